@@ -19,7 +19,7 @@ PG_CPPFLAGS = -I$(CURDIR)/src
 
 # PostgreSQL's own flags name gcc options that clang has never heard of.
 CLANG_QUIET = -Wno-unknown-warning-option -Wno-unused-command-line-argument \
-	-Wno-ignored-optimization-argument
+	-Wno-ignored-optimization-argument -Wno-ignored-attributes
 PG_CFLAGS = $(WARNINGS) $(if $(findstring clang,$(CC)),$(CLANG_QUIET))
 
 PG_CONFIG ?= pg_config
@@ -36,8 +36,12 @@ include $(PGXS)
 BUILD_ID := $(VERSION) $(pkglibdir) $(CC)
 $(shell mkdir -p .build; echo '$(BUILD_ID)' | cmp -s - .build/id || echo '$(BUILD_ID)' >.build/id)
 $(OBJS) $(OBJS:.o=.bc): .build/id $(wildcard src/*.h)
+
+# The second compiler's opinion, without its objects.
+check-clang:
+	$(or $(CLANG),clang) $(CPPFLAGS) $(CFLAGS) $(CLANG_QUIET) -fsyntax-only $(OBJS:.o=.c)
 else
-all install uninstall clean installdirs:
+all install uninstall clean installdirs check-clang:
 	@echo "The server headers of PostgreSQL were not found ($(PG_CONFIG) --pgxs)." >&2
 	@echo "'make deps' installs them, or say PG_CONFIG=/path/to/pg_config." >&2
 	@exit 1
