@@ -135,12 +135,12 @@ free_port() {
 }
 
 # start_server NAME [SETTING=VALUE ...] makes and starts a server in
-# $WORK/NAME and sets PGHOST, PGPORT, PGUSER and PGDATABASE. It listens on a
+# $WORK/NAME.data and sets PGHOST, PGPORT, PGUSER and PGDATABASE. It listens on a
 # Unix socket only, which nobody else can reach: authentication is trust.
 start_server() {
 	local name=$1 setting
 	shift
-	as_server "$BINDIR/initdb" -D "$WORK/$name" -A trust -U postgres -E UTF8 \
+	as_server "$BINDIR/initdb" -D "$WORK/$name.data" -A trust -U postgres -E UTF8 \
 		--locale=C.UTF-8 --no-sync >"$WORK/$name.initdb.log" 2>&1 ||
 		{ cat "$WORK/$name.initdb.log" >&2; die "initdb failed"; }
 
@@ -161,14 +161,14 @@ start_server() {
 		for setting in "$@"; do
 			say "${setting%%=*} = '${setting#*=}'"
 		done
-	} >>"$WORK/$name/postgresql.conf"
-	as_server "$BINDIR/pg_ctl" -D "$WORK/$name" -l "$WORK/$name.log" -w -t 60 start \
+	} >>"$WORK/$name.data/postgresql.conf"
+	as_server "$BINDIR/pg_ctl" -D "$WORK/$name.data" -l "$WORK/$name.log" -w -t 60 start \
 		>/dev/null 9>&- ||
 		{ tail -n 20 "$WORK/$name.log" >&2; die "the server did not start"; }
 }
 
 stop_server() {
-	as_server "$BINDIR/pg_ctl" -D "$WORK/$1" -m "${2:-fast}" -w -t 60 stop >/dev/null
+	as_server "$BINDIR/pg_ctl" -D "$WORK/$1.data" -m "${2:-fast}" -w -t 60 stop >/dev/null
 	[ -z "${SOCKET_DIR:-}" ] || rmdir "$SOCKET_DIR" 2>/dev/null || true
 	SOCKET_DIR=
 }
