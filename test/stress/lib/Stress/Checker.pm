@@ -1,0 +1,51 @@
+package Stress::Checker;
+
+# Holds the history of a run against what must always be true.
+#
+# Every comparison of times errs on the side of the server: a call may take
+# effect at any moment between its sending and its answer, a commit likewise.
+# What is reported cannot be explained by any order of events.
+
+use strict;
+use warnings;
+use Stress::Checker::Delivered;
+use Stress::Checker::Produced;
+use Stress::History;
+
+# SQLSTATEs that a correct server may answer with.
+my %ALLOWED_ERRORS = (
+	produce => {
+		'22012' => 'a FETCH that is meant to fail',
+		'40P01' => 'two transactions took two idempotency keys in opposite order',
+		'SS006' => 'a lock for a new partition was not had in time',
+	},
+	map { $_ => { 'SS004' => 'the lease was lost' } } qw(ack extend claim));
+
+# Checks a Stress::History for the groups named, which are to have got every
+# message. Returns the violations, each [ kind, detail ].
+sub check
+{
+	my ($history, $groups) = @_;
+	my @violations;
+	my $report = sub { my ($kind, $detail) = @_; push @violations, [ $kind, $detail ]; return };
+	_check_errors($history, $report);
+	Stress::Checker::Produced::check($history, $report);
+	Stress::Checker::Delivered::check($history, $groups, $report);
+	return @violations;
+}
+
+# No call is refused for a reason that it does not give.
+sub _check_errors
+{
+	my ($history, $report) = @_;
+	foreach my $call (@{ $history->{errors} })
+	{
+		next if $ALLOWED_ERRORS{ $call->{verb} }{ $call->{error} };
+		$report->('unexpected error',
+			"$call->{verb} @{ $call->{fields} } in transaction $call->{transaction}{name}: "
+			  . "$call->{error} $call->{message}");
+	}
+	return;
+}
+
+1;

@@ -1,0 +1,331 @@
+package Stress::Consumer;
+
+# A consumer of one group: claims of every size, and every way to go on with
+# one, the bad ways too. In the end it drains its group in an orderly way.
+
+use strict;
+use warnings;
+use List::Util qw(shuffle);
+use Stress::Random qw(pick between chance);
+use Time::HiRes ();
+
+use constant {
+	MAX_MESSAGES => 500,
+	SHORT_LEASE => '1 second',    # for claims that are abandoned
+	LEASE => '5 seconds',
+	PIECES => 8,                  # acks that a claim is split into, at most
+	SHELVED => 4,                 # abandoned claims to come back to, at most
+	IDLE => 0.02,                 # pause after an empty claim, at most
+};
+
+# What a consumer of an ordinary group does, each as often as its weight says.
+my %STYLES = (
+	whole => 20, in_one_transaction => 8, piecewise => 12, claim_rolled_back => 6,
+	claim_undone => 3, abandon => 7, release => 7, extend => 3, chain => 10,
+	die_with_claim => 3, die_with_ack => 3, slow_ack => 2, one_statement => 5,
+	with_produce => 4);
+
+# client, run: as for a producer; producer: makes the messages that this
+# consumer produces; group: a Stress::Group; pops: whether it pops;
+# reconnects: whether it makes a connection for each claim.
+sub new
+{
+	my ($class, %self) = @_;
+	my %styles = %STYLES;
+	$styles{prepared_ack} = 5 if $self{run}{prepare};
+	%styles = (pop => 1) if $self{pops};
+	return bless { %self, styles => \%styles, shelf => [] }, $class;
+}
+
+# Consumes until the time is up, and then until nothing is left.
+sub work
+{
+	my ($self) = @_;
+	my $run = $self->{run};
+	while (Time::HiRes::time() < $run->{stop_at})
+	{
+		$self->_attempt(pick(%{ $self->{styles} }));
+	}
+	until ($run->producing_is_over && $self->_nothing_left)
+	{
+		$self->_attempt($self->{pops} ? 'pop' : 'drain');
+	}
+	return;
+}
+
+# Does one thing. What the server refused is in the records.
+sub _attempt
+{
+	my ($self, $style) = @_;
+	my $method = "_$style";
+	return if eval { $self->_return_to_shelf; $self->$method; 1 };
+	die $@ unless ref $@;
+	return;
+}
+
+# Whether the group has nothing left, as far as the server answers.
+sub _nothing_left
+{
+	my ($self) = @_;
+	my $drained = eval { $self->{group}->is_drained };
+	return 1 if $drained;
+	$self->{client}->disconnect if $@;
+	$self->{client}->pause(IDLE);
+	return 0;
+}
+
+# Claims messages; what is not given is random: max, lease, ack (a claim id).
+sub _claim
+{
+	my ($self, %how) = @_;
+	my $max = $how{max} // (chance(0.3) ? between(1, MAX_MESSAGES) : between(1, 20));
+	my $lease = $how{lease} // pick(LEASE, 3, '', 1);
+	my $claim = $self->{group}->claim($max, $lease, $how{ack});
+	$self->{client}->pause(IDLE) unless $claim;
+	return $claim;
+}
+
+# Runs $work in a transaction block of a random isolation level.
+sub _in_transaction
+{
+	my ($self, $work, $end) = @_;
+	my $isolation = pick('READ COMMITTED' => 3, 'REPEATABLE READ' => 1);
+	$self->{client}->transaction($work, isolation => $isolation, end => $end // 'commit');
+	return;
+}
+
+# A claim that is a transaction of its own.
+sub _committed_claim
+{
+	my ($self, %how) = @_;
+	$self->{client}->disconnect if $self->{reconnects};
+	my $claim;
+	my $work = sub { $claim = $self->_claim(%how) };
+	$self->{client}->alone_or_in_block($work);
+	return $claim;
+}
+
+# Messages of a claim in random order, in at most PIECES pieces.
+sub _pieces
+{
+	my ($claim) = @_;
+	my @messages = shuffle @{ $claim->{messages} };
+	my $size = 1 + int(@messages / between(1, PIECES));
+	my @pieces;
+	push @pieces, [ splice @messages, 0, $size ] while @messages;
+	return @pieces;
+}
+
+# Keeps a claim to be acked when its lease has long ended.
+sub _shelve
+{
+	my ($self, $claim, $messages) = @_;
+	return if @{ $self->{shelf} } >= SHELVED;
+	push @{ $self->{shelf} },
+	  { claim => $claim, messages => $messages, due => Time::HiRes::time() + 0.8 + rand 1.5 };
+	return;
+}
+
+# Acks the oldest abandoned claim when it is time: the late holder's ack.
+sub _return_to_shelf
+{
+	my ($self) = @_;
+	my $oldest = $self->{shelf}[0];
+	return unless $oldest && $oldest->{due} < Time::HiRes::time();
+	shift @{ $self->{shelf} };
+	return if chance(0.2);
+	$self->{client}->alone_or_in_block(sub { $self->{group}->ack(@$oldest{qw(claim messages)}) });
+	return;
+}
+
+sub _whole
+{
+	my ($self) = @_;
+	my $claim = $self->_committed_claim or return;
+	$self->{client}->pause(0.02);
+	$self->{client}->alone_or_in_block(sub { $self->{group}->ack($claim) });
+	return;
+}
+
+sub _drain
+{
+	my ($self) = @_;
+	my $claim = $self->_committed_claim(max => MAX_MESSAGES, lease => LEASE) or return;
+	$self->{client}->alone(sub { $self->{group}->ack($claim) });
+	return;
+}
+
+sub _in_one_transaction
+{
+	my ($self) = @_;
+	$self->_in_transaction(sub {
+		my $claim = $self->_claim or return;
+		$self->{group}->ack($claim, chance(0.5) ? $claim->{messages} : undef);
+	}, pick(commit => 4, rollback => 1));
+	return;
+}
+
+# Acks in pieces, some of them twice because the first try is rolled back.
+sub _piecewise
+{
+	my ($self) = @_;
+	my $claim = $self->_committed_claim or return;
+	foreach my $piece (_pieces($claim))
+	{
+		my $ack = sub { $self->{group}->ack($claim, $piece) };
+		$self->_in_transaction($ack, 'rollback') if chance(0.2);
+		$self->{client}->alone_or_in_block($ack);
+	}
+	return;
+}
+
+sub _claim_rolled_back
+{
+	my ($self) = @_;
+	my $claim;
+	$self->_in_transaction(sub {
+		$claim = $self->_claim;
+		$self->{client}->pause(0.03);
+	}, 'rollback');
+	$self->{client}->alone(sub { $self->{group}->ack($claim) }) if $claim && chance(0.3);
+	return;
+}
+
+# A claim rolled back to a savepoint, and another in the same transaction.
+sub _claim_undone
+{
+	my ($self) = @_;
+	$self->_in_transaction(sub {
+		$self->{client}->savepoint(sub { $self->_claim }, 1);
+		my $claim = $self->_claim or return;
+		$self->{client}->savepoint(sub { $self->{group}->ack($claim) }, chance(0.5));
+	});
+	return;
+}
+
+# Lets the lease run out, perhaps with part of the claim acked.
+sub _abandon
+{
+	my ($self) = @_;
+	my $claim = $self->_committed_claim(lease => SHORT_LEASE) or return;
+	my @pieces = _pieces($claim);
+	if (@pieces > 1 && chance(0.5))
+	{
+		my $first = shift @pieces;
+		$self->{client}->alone(sub { $self->{group}->ack($claim, $first) });
+	}
+	$self->_shelve($claim, chance(0.5) ? undef : [ map { @$_ } @pieces ]);
+	return;
+}
+
+# Hands back all, or a part while the rest is acked.
+sub _release
+{
+	my ($self) = @_;
+	my $claim = $self->_committed_claim or return;
+	my ($first, @rest) = _pieces($claim);
+	my $part = chance(0.5) ? $first : undef;
+	$self->_in_transaction(sub { $self->{group}->release($claim, $part) },
+		pick(commit => 3, rollback => 1));
+	return unless $part && @rest;
+	$self->{client}->alone_or_in_block(sub { $self->{group}->ack($claim, [ map { @$_ } @rest ]) });
+	return;
+}
+
+# Keeps a short lease alive for longer than it was made for.
+sub _extend
+{
+	my ($self) = @_;
+	my $claim = $self->_committed_claim(lease => SHORT_LEASE) or return;
+	for (1 .. between(2, 4))
+	{
+		$self->{client}->pause(0.8);
+		$self->{client}->alone_or_in_block(sub { $self->{group}->extend($claim, SHORT_LEASE) });
+	}
+	$self->{client}->alone(sub { $self->{group}->ack($claim) });
+	return;
+}
+
+# Each claim acks the one before.
+sub _chain
+{
+	my ($self) = @_;
+	my $claim = $self->_committed_claim or return;
+	for (1 .. between(1, 5))
+	{
+		my $last = $claim;
+		$claim = $self->_committed_claim(ack => $last->{id}) or return;
+	}
+	$self->{client}->alone(sub { $self->{group}->ack($claim) });
+	return;
+}
+
+# The client dies with an open transaction that has claimed.
+sub _die_with_claim
+{
+	my ($self) = @_;
+	$self->_in_transaction(sub { $self->_claim }, 'disconnect');
+	return;
+}
+
+# The client dies after its ack and before the commit.
+sub _die_with_ack
+{
+	my ($self) = @_;
+	my $claim = $self->_committed_claim(lease => SHORT_LEASE) or return;
+	$self->_in_transaction(sub { $self->{group}->ack($claim) }, 'disconnect');
+	return;
+}
+
+# The lease ends while the transaction that acked is still open.
+sub _slow_ack
+{
+	my ($self) = @_;
+	my $claim = $self->_committed_claim(lease => SHORT_LEASE, max => 20) or return;
+	$self->_in_transaction(sub {
+		$self->{group}->ack($claim, chance(0.5) ? $claim->{messages} : undef);
+		Time::HiRes::sleep(1 + rand 0.5);
+	}, pick(commit => 3, rollback => 1));
+	return;
+}
+
+sub _one_statement
+{
+	my ($self) = @_;
+	$self->_in_transaction(sub { $self->{group}->claim_and_ack(between(1, 50), LEASE) });
+	return;
+}
+
+sub _pop
+{
+	my ($self) = @_;
+	$self->{client}->disconnect if $self->{reconnects};
+	my $pop = sub { $self->{group}->pop(between(1, 100)) };
+	$self->{client}->pause(IDLE);
+	return $self->{client}->alone($pop) if chance(0.5);
+	$self->_in_transaction($pop, pick(commit => 4, rollback => 1, disconnect => 0.3));
+	return;
+}
+
+# Produces and claims in one transaction: its own messages may be among them.
+sub _with_produce
+{
+	my ($self) = @_;
+	$self->_in_transaction(sub {
+		$self->{producer}->produce_some;
+		my $claim = $self->_claim or return;
+		$self->{group}->ack($claim);
+	}, pick(commit => 3, rollback => 1));
+	return;
+}
+
+# The ack waits in a prepared transaction that somebody else ends.
+sub _prepared_ack
+{
+	my ($self) = @_;
+	my $claim = $self->_committed_claim(lease => SHORT_LEASE) or return;
+	$self->_in_transaction(sub { $self->{group}->ack($claim) }, 'prepare');
+	return;
+}
+
+1;

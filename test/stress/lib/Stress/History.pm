@@ -1,0 +1,256 @@
+package Stress::History;
+
+# The records of a run put together: what happened, as far as the clients can
+# know it.
+#
+#   transactions  name => { name, outcome, commit_sent, ended, calls, ... }
+#                 outcome: committed, rolled back or unknown (the connection
+#                 broke at the commit); ended: the earliest moment at which it
+#                 may have ended, which is the last answer in it when there was
+#                 none to its end; commit_received: when it certainly had ended
+#   messages      token => { token, key, call, id }; no id: the reply was lost,
+#                 0: a duplicate
+#   claims        [ { index, group, id, call, expires, rows, uses } ]; uses: the
+#                 later calls that name this claim, in order
+#   log           id => token, as the log table had them in the end
+#   errors        calls that the server refused
+#   terminated    how many backends were taken away; empty_claims: how many
+#                 claims returned nothing
+#
+# A call is { verb, transaction, fields, sent, received, error, undone }.
+# undone: when it was rolled back to a savepoint from before it.
+
+use strict;
+use warnings;
+use List::Util qw(min);
+use Stress::Records;
+
+my %ENDS = map { $_ => 1 } qw(commit rollback prepare disconnect);
+my %CLAIMS = map { $_ => 1 } qw(claim pop claim_and_ack);
+my %USES = map { $_ => 1 } qw(ack release extend);
+
+# Reads all records of a directory.
+sub read
+{
+	my ($class, $directory) = @_;
+	my $self = bless {
+		transactions => {}, messages => {}, claims => [], claims_by_name => {},
+		produces => [], uses => [], errors => [], log => undef, terminated => 0,
+		empty_claims => 0,
+	}, $class;
+	Stress::Records::visit_all($directory, sub { $self->_event(@_) });
+	$_->{calls} = [] for values %{ $self->{transactions} };
+	$self->_conclude_transactions;
+	$self->_attach_uses;
+	return $self;
+}
+
+# What became of a call: committed, rolled back or unknown.
+sub outcome
+{
+	my ($call) = @_;
+	return 'rolled back' if $call->{error} || $call->{undone};
+	return $call->{transaction}{outcome};
+}
+
+# The earliest moment at which a call that did not commit may have been undone.
+sub undone_at
+{
+	my ($call) = @_;
+	my $ended = $call->{transaction}{ended};
+	return min($call->{undone} // $ended, $ended);
+}
+
+# Whether a message is stored for good. The log decides where its producer
+# could not know.
+sub is_stored
+{
+	my ($self, $message) = @_;
+	return 0 if defined $message->{id} && $message->{id} == 0;
+	my $outcome = outcome($message->{call});
+	return $outcome eq 'committed' if $outcome ne 'unknown';
+	return exists $self->tokens_in_log->{ $message->{token} };
+}
+
+# token => id of what the log table had in the end.
+sub tokens_in_log
+{
+	my ($self) = @_;
+	return $self->{tokens_in_log} //= { reverse %{ $self->{log} // {} } };
+}
+
+# The rows of a claim: [ id, token, takeovers ] each.
+sub rows
+{
+	my ($claim) = @_;
+	return map { [ split /=/ ] } split /\t/, $claim->{rows};
+}
+
+sub _event
+{
+	my ($self, $label, $time, $kind, $verb, $name, @fields) = @_;
+	if ($verb eq 'terminate')
+	{
+		$self->{terminated}++;
+	}
+	elsif ($verb eq 'log')
+	{
+		foreach (@fields)
+		{
+			my ($id, $token) = split /=/;
+			$self->{log}{$id} = $token;
+		}
+		$self->{log} //= {};
+	}
+	else
+	{
+		my $transaction = $self->{transactions}{$name} //= { name => $name, calls => [] };
+		if ($ENDS{$verb}) { _end_event($self, $transaction, $time, $kind, $verb, @fields) }
+		else { $self->_call_event($transaction, $time, $kind, $verb, @fields) }
+	}
+	return;
+}
+
+sub _end_event
+{
+	my ($self, $transaction, $time, $kind, $verb, @fields) = @_;
+	if ($verb eq 'prepare')
+	{
+		$transaction->{prepare} = $kind eq 'reply' ? 'done' : 'sent';
+	}
+	elsif ($kind eq 'send')
+	{
+		$transaction->{commit_sent} = $time if $verb eq 'commit';
+		$transaction->{outcome} = 'rolled back' if $verb ne 'commit';
+		$transaction->{end_sent} = $time;
+	}
+	elsif ($kind eq 'reply')
+	{
+		$transaction->{outcome} = 'committed' if $verb eq 'commit';
+		$transaction->{commit_received} = $time if $verb eq 'commit';
+		$transaction->{ended} = $transaction->{end_sent};
+	}
+	if ($kind eq 'error')
+	{
+		$transaction->{outcome} = 'rolled back';
+		$self->_note_error({ verb => $verb, transaction => $transaction, fields => [] }, @fields);
+	}
+	return;
+}
+
+sub _call_event
+{
+	my ($self, $transaction, $time, $kind, $verb, @fields) = @_;
+	if ($kind eq 'send')
+	{
+		my $call = { verb => $verb, transaction => $transaction, sent => $time, fields => \@fields };
+		push @{ $transaction->{calls} }, $call;
+		$self->_produce_sent($call) if $verb eq 'produce';
+		push @{ $self->{uses} }, $call if $USES{$verb} || $verb eq 'claim' && $fields[3] ne '-';
+		_undo_since($transaction, $fields[0], $time) if $verb eq 'rollback_to';
+		return;
+	}
+	my $call = $transaction->{calls}[-1];
+	if ($kind eq 'reply')
+	{
+		$call->{received} = $transaction->{last_alive} = $time;
+		$self->_produce_returned($call, @fields) if $verb eq 'produce';
+		$self->_claim_returned($call, @fields) if $CLAIMS{$verb};
+		$call->{result} = $fields[0] if $USES{$verb};
+	}
+	elsif ($kind eq 'error')
+	{
+		$call->{received} = $time;
+		$self->_note_error($call, @fields);
+	}
+	return;
+}
+
+sub _note_error
+{
+	my ($self, $call, $state, $message) = @_;
+	$call->{error} = $state;
+	$call->{message} = $message;
+	push @{ $self->{errors} }, $call;
+	return;
+}
+
+# Marks the calls since a savepoint as rolled back.
+sub _undo_since
+{
+	my ($transaction, $savepoint, $time) = @_;
+	foreach my $call (reverse @{ $transaction->{calls} })
+	{
+		last if $call->{verb} eq 'savepoint' && $call->{fields}[0] eq $savepoint;
+		$call->{undone} //= $time;
+	}
+	return;
+}
+
+sub _produce_sent
+{
+	my ($self, $call) = @_;
+	my @messages;
+	foreach (@{ $call->{fields} })
+	{
+		my ($token, $key) = split /=/;
+		push @messages, $self->{messages}{$token} =
+		  { token => $token, key => $key, call => $call };
+	}
+	$call->{messages} = \@messages;
+	push @{ $self->{produces} }, $call;
+	return;
+}
+
+sub _produce_returned
+{
+	my ($self, $call, @ids) = @_;
+	my $messages = $call->{messages};
+	$call->{returned} = @ids;
+	$messages->[$_]{id} = $ids[$_] for 0 .. ($#ids < $#$messages ? $#ids : $#$messages);
+	return;
+}
+
+sub _claim_returned
+{
+	my ($self, $call, $id, $expires, @rows) = @_;
+	$call->{result} = @rows;
+	return $self->{empty_claims}++ unless @rows;
+	my $claim = {
+		index => scalar @{ $self->{claims} }, group => $call->{fields}[0], id => $id,
+		call => $call, expires => $expires, rows => join("\t", @rows), uses => [] };
+	push @{ $self->{claims} }, $claim;
+	push @{ $self->{claims_by_name}{"$claim->{group} $id"} }, $claim;
+	push @{ $claim->{uses} }, $call if $call->{verb} ne 'claim';
+	return;
+}
+
+# Settles the outcome of what the records do not say in so many words: without
+# a commit there was none.
+sub _conclude_transactions
+{
+	my ($self) = @_;
+	foreach my $transaction (values %{ $self->{transactions} })
+	{
+		$transaction->{ended} //= $transaction->{last_alive} // 0;
+		$transaction->{outcome} //= $transaction->{commit_sent} ? 'unknown' : 'rolled back';
+	}
+	return;
+}
+
+# Gives each claim the calls that name it, in the order of time.
+sub _attach_uses
+{
+	my ($self) = @_;
+	foreach my $call (sort { $a->{sent} <=> $b->{sent} } @{ $self->{uses} })
+	{
+		my ($group, $id) = @{ $call->{fields} };
+		$id = $call->{fields}[3] if $call->{verb} eq 'claim';
+		my $claims = $self->{claims_by_name}{"$group $id"} or next;
+		push @{ $claims->[0]{uses} }, $call;
+		$call->{claim} = $claims->[0];
+	}
+	return;
+}
+
+1;

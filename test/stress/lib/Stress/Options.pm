@@ -1,0 +1,67 @@
+package Stress::Options;
+
+# The command line.
+
+use strict;
+use warnings;
+use Getopt::Long ();
+
+my %DEFAULTS = (
+	duration => 20,
+	seed => undef,
+	producers => 6,
+	consumers => 9,
+	groups => 3,
+	'partition-size' => 1000,
+	rate => 1500,
+	'drain-limit' => 120,
+	records => undef,
+	keep => 0);
+
+my $USAGE = <<'TEXT';
+Usage: test/stress/run [option ...]
+
+Produces to and consumes from a stream with many clients at once, in every way
+that SQL allows, and then checks from the records of the clients that nothing
+was lost, skipped, invented or given to two holders at once. The database is
+the one of the libpq environment variables; the stream is the run's own.
+
+  --duration=SECONDS     how long producers work (20)
+  --seed=N               of the random choices; they also depend on timing
+  --producers=N          processes that produce (6)
+  --consumers=N          processes that consume (9), dealt out to the groups
+  --groups=N             consumer groups (3), and one more that pops
+  --partition-size=N     message ids per partition (1000)
+  --rate=N               messages a second, at most (1500)
+  --drain-limit=SECONDS  how long consumers may take for the rest (120)
+  --records=DIRECTORY    where to keep the records (a temporary directory,
+                         removed when all is well)
+  --keep                 keep the stream and the records
+TEXT
+
+# Parses the arguments into a hash; exits after --help, dies when they are bad.
+sub parse
+{
+	my (@arguments) = @_;
+	my %options = %DEFAULTS;
+	my $parser = Getopt::Long::Parser->new;
+	my $is_good = $parser->getoptionsfromarray(\@arguments, \%options, 'duration=f', 'seed=i',
+		'producers=i', 'consumers=i', 'groups=i', 'partition-size=i', 'rate=f',
+		'drain-limit=f', 'records=s', 'keep', 'help');
+	if ($options{help})
+	{
+		print $USAGE;
+		exit 0;
+	}
+	die $USAGE if !$is_good || @arguments;
+	foreach my $name (qw(duration producers consumers groups rate drain-limit))
+	{
+		die "--$name must be positive\n" unless $options{$name} > 0;
+	}
+	die "--consumers must be more than --groups, as one group more pops\n"
+	  unless $options{consumers} > $options{groups};
+	$options{seed} //= int rand 1_000_000;
+	return %options;
+}
+
+1;

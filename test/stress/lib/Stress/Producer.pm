@@ -1,0 +1,177 @@
+package Stress::Producer;
+
+# A producer: transactions of every shape that SQL allows, one after another.
+# Each message carries a token of its own, so that its delivery can be told.
+
+use strict;
+use warnings;
+use Stress::Random qw(pick between chance);
+use Time::HiRes ();
+
+use constant {
+	MAX_BATCH => 60,
+	MAX_PADDING => 1500,
+	KEYS_PER_SECOND => 20,    # new idempotency keys that all producers share
+	KEY_WINDOW => 4,          # keys in use at one moment
+};
+
+# client: a Stress::Client; run: the settings that all processes share.
+sub new
+{
+	my ($class, %self) = @_;
+	return bless { %self, tokens => 0, produced => 0 }, $class;
+}
+
+# Produces until the time is up.
+sub work
+{
+	my ($self) = @_;
+	my $run = $self->{run};
+	while (Time::HiRes::time() < $run->{stop_at})
+	{
+		next if eval { $self->_one_transaction; $self->_keep_to_rate; 1 };
+		die $@ unless ref $@;
+	}
+	return;
+}
+
+sub _one_transaction
+{
+	my ($self) = @_;
+	my $client = $self->{client};
+	if (chance(0.3))
+	{
+		return $client->alone(sub { $self->produce_some });
+	}
+	my %ends = (commit => 70, rollback => 14, disconnect => 4);
+	$ends{prepare} = 12 if $self->{run}{prepare};
+	my $steps = sub { $self->_step for 1 .. between(1, 5) };
+	return $client->transaction($steps,
+		end => pick(%ends),
+		isolation => pick('READ COMMITTED' => 7, 'REPEATABLE READ' => 2, 'SERIALIZABLE' => 1));
+}
+
+# One step of a transaction block.
+sub _step
+{
+	my ($self) = @_;
+	my $client = $self->{client};
+	my $step = pick(produce => 8, savepoint => 4, nested => 1, cursor => 2, pause => 5, stall => 0.3);
+	return $self->produce_some if $step eq 'produce';
+	return $self->_fetch_from_cursor if $step eq 'cursor';
+	return $client->pause(0.03) if $step eq 'pause';
+	return $client->pause(1.5) if $step eq 'stall';
+	my $inner = sub {
+		$self->produce_some;
+		$client->savepoint(sub { $self->produce_some }, chance(0.5)) if $step eq 'nested';
+		$self->produce_some if chance(0.3);
+	};
+	return $client->savepoint($inner, chance(0.6));
+}
+
+# One call of one of the four produce functions.
+sub produce_some
+{
+	my ($self) = @_;
+	my $function =
+	  pick(produce => 10, produce_bytes => 2, produce_batch => 5, produce_bytes_batch => 2);
+	my $batch = $function =~ /batch/;
+	my $count = !$batch ? 1 : chance(0.1) ? between(1, MAX_BATCH * 5) : between(1, MAX_BATCH);
+	my @tokens = $self->_tokens($count);
+	my @keys = $self->_keys($count);
+	my $bytes = $function =~ /bytes/;
+	my @contents = map { $bytes ? _body($_) : _payload($_) } @tokens;
+	my $type = ($bytes ? 'bytea' : 'jsonb') . ($batch ? '[]' : '');
+	my $key_argument = $batch ? 'idempotency_keys => ?::text[]' : 'idempotency_key => ?';
+	my $statement = "SELECT sqlstreams.$function(?, ?::$type, $key_argument)";
+	my @parameters = ($self->{run}{stream});
+	push @parameters, $batch ? (\@contents, @keys ? \@keys : undef) : ($contents[0], $keys[0]);
+	$self->_call($statement, \@parameters, \@tokens, \@keys);
+	return;
+}
+
+# Produces from within a cursor: some rows, then perhaps a FETCH that fails in
+# the middle and is rolled back to a savepoint. The rows fetched first stay.
+sub _fetch_from_cursor
+{
+	my ($self) = @_;
+	my $client = $self->{client};
+	my @first = $self->_tokens(between(1, 4));
+	my @second = $self->_tokens(between(2, 4));
+	my ($prefix, $from) = $first[0] =~ /^(.*\.)(\d+)$/;
+	my $to = $from + @first + @second - 1;
+	my $failing = chance(0.7) ? $to : 0;
+	my $name = 'c' . ++$self->{cursors};
+	$client->unrecorded(<<"SQL", $self->{run}{stream}, $prefix);
+DECLARE $name NO SCROLL CURSOR FOR
+SELECT sqlstreams.produce(?, jsonb_build_object('token', ? || n, 'pad', 1 / (n - $failing)))
+FROM generate_series($from, $to) n
+SQL
+	$self->_call("FETCH @{[ scalar @first ]} FROM $name", [], \@first, []);
+	my $fetch_more = sub {
+		$self->_call("FETCH @{[ scalar @second ]} FROM $name", [], \@second, []);
+	};
+	$client->savepoint($fetch_more, chance(0.3));
+	return;
+}
+
+# Runs the statement as a recorded call, which returns the ids.
+sub _call
+{
+	my ($self, $statement, $parameters, $tokens, $keys) = @_;
+	my @fields = map {
+		defined $keys->[$_] ? "$tokens->[$_]=$keys->[$_]" : $tokens->[$_]
+	} 0 .. $#$tokens;
+	$self->{client}->call(produce => \@fields, sub {
+		my ($dbh) = @_;
+		return @{ $dbh->selectcol_arrayref($statement, undef, @$parameters) };
+	});
+	$self->{produced} += @$tokens;
+	return;
+}
+
+# The next $count tokens of this producer.
+sub _tokens
+{
+	my ($self, $count) = @_;
+	return map { $self->{client}{label} . '.' . ++$self->{tokens} } 1 .. $count;
+}
+
+# Idempotency keys for some of $count messages, from the few that all producers
+# use at this moment; an empty list when the call carries none.
+sub _keys
+{
+	my ($self, $count) = @_;
+	return unless chance(0.25);
+	my $newest = int((Time::HiRes::time() - $self->{run}{start_at}) * KEYS_PER_SECOND);
+	my $share = $count > 1 ? 0.2 : 1;
+	return map { chance($share) ? 'key' . ($newest + between(1, KEY_WINDOW)) : undef } 1 .. $count;
+}
+
+sub _payload
+{
+	my ($token) = @_;
+	return sprintf '{"token": "%s", "pad": "%s"}', $token, 'x' x rand MAX_PADDING;
+}
+
+sub _body
+{
+	my ($token) = @_;
+	return '\\x' . unpack 'H*', $token;
+}
+
+# Sleeps when this producer is ahead of its share of the rate: consumers that
+# have caught up are what puts the fence to the test.
+sub _keep_to_rate
+{
+	my ($self) = @_;
+	my $run = $self->{run};
+	my $due = $run->{start_at} + $self->{produced} * $run->{producers} / $run->{rate};
+	my $ahead = $due - Time::HiRes::time();
+	my $left = $run->{stop_at} - Time::HiRes::time();
+	$ahead = $left if $ahead > $left;
+	Time::HiRes::sleep($ahead) if $ahead > 0;
+	return;
+}
+
+1;

@@ -1,0 +1,48 @@
+package Stress::Run;
+
+# The settings that the processes of a run share, and what they tell each other
+# while it lasts: by files in its directory, as they share no memory.
+
+use strict;
+use warnings;
+use Stress::Client;
+
+# name: of the run and its stream; directory: of the records; producers,
+# rate: what was asked for; start_at, stop_at: when producing begins and ends;
+# prepare: whether transactions can be prepared; stream: equal to name.
+sub new
+{
+	my ($class, %self) = @_;
+	return bless \%self, $class;
+}
+
+# No message is committed any more: consumers that find nothing are done.
+sub end_producing { my ($self) = @_; return $self->_raise('producing-is-over') }
+sub producing_is_over { my ($self) = @_; return -e "$self->{directory}/producing-is-over" }
+
+# Nobody prepares a transaction any more.
+sub end_preparing { my ($self) = @_; return $self->_raise('preparing-is-over') }
+sub preparing_is_over { my ($self) = @_; return -e "$self->{directory}/preparing-is-over" }
+
+# The global identifiers of what the processes whose name begins with $prefix
+# have prepared.
+sub prepared
+{
+	my ($self, $dbh, $prefix) = @_;
+	my $begin = Stress::Client::application_name($self, $prefix // '');
+	return $dbh->selectcol_arrayref(<<'SQL', undef, $begin);
+SELECT gid FROM pg_prepared_xacts
+WHERE database = current_database() AND starts_with(gid, ?) ORDER BY prepared
+SQL
+}
+
+sub _raise
+{
+	my ($self, $flag) = @_;
+	open my $file, '>', "$self->{directory}/$flag"
+	  or die "could not write $self->{directory}/$flag: $!\n";
+	close $file;
+	return;
+}
+
+1;

@@ -1,0 +1,139 @@
+package Stress::Summary;
+
+# What a run has tried, and whether that was enough to mean something.
+
+use strict;
+use warnings;
+use Stress::History;
+
+# What is counted: name, and the least that a run of 20 s or more must show.
+my @COUNTS = (
+	[ 'messages committed' => 1000 ],
+	[ 'messages rolled back' => 100 ],
+	[ 'messages rolled back to a savepoint' => 20 ],
+	[ 'duplicates' => 10 ],
+	[ 'produces that failed in a cursor' => 3 ],
+	[ 'deadlocks of producers' => 0 ],
+	[ 'prepared transactions committed' => 3 ],
+	[ 'prepared transactions rolled back' => 1 ],
+	[ 'backends terminated' => 5 ],
+	[ 'commits of unknown outcome' => 0 ],
+	[ 'claims with messages' => 200 ],
+	[ 'empty claims' => 10 ],
+	[ 'claims rolled back' => 10 ],
+	[ 'messages taken over' => 20 ],
+	[ 'whole acks' => 50 ],
+	[ 'partial acks' => 50 ],
+	[ 'acks rolled back' => 10 ],
+	[ 'acks refused with SS004' => 3 ],
+	[ 'releases' => 10 ],
+	[ 'extensions' => 3 ],
+	[ 'claims that ack' => 10 ],
+	[ 'pops' => 20 ]);
+
+use constant MEANINGFUL_DURATION => 20;
+
+# The counts of a history: name => number.
+sub counts
+{
+	my ($history) = @_;
+	my %count = map { $_->[0] => 0 } @COUNTS;
+	_count_messages($history, \%count);
+	_count_transactions($history, \%count);
+	_count_claims($history, \%count);
+	_count_uses($history, \%count);
+	$count{'backends terminated'} = $history->{terminated};
+	$count{'empty claims'} = $history->{empty_claims};
+	$count{'produces that failed in a cursor'} = _count_errors($history, 'produce', '22012');
+	$count{'deadlocks of producers'} = _count_errors($history, 'produce', '40P01');
+	return \%count;
+}
+
+# Lines to print, one for each count.
+sub lines
+{
+	my ($counts, $is_prepared_tried) = @_;
+	return map {
+		my ($name) = @$_;
+		my $is_tried = $is_prepared_tried || $name !~ /prepared/;
+		sprintf '%10s  %s', $is_tried ? $counts->{$name} : 'not tried', $name
+	} @COUNTS;
+}
+
+# What was tried too little, as [ kind, detail ]: a run in which it does not
+# happen proves nothing about it.
+sub shortfalls
+{
+	my ($counts, $is_prepared_tried, $duration) = @_;
+	return if $duration < MEANINGFUL_DURATION;
+	return map { [ 'too little tried', "$_->[0]: $counts->{ $_->[0] }, at least $_->[1] wanted" ] }
+	  grep { $counts->{ $_->[0] } < $_->[1] && ($is_prepared_tried || $_->[0] !~ /prepared/) }
+	  @COUNTS;
+}
+
+sub _count_messages
+{
+	my ($history, $count) = @_;
+	foreach my $message (values %{ $history->{messages} })
+	{
+		my ($id, $call) = @$message{qw(id call)};
+		if ($history->is_stored($message)) { $count->{'messages committed'}++ }
+		elsif (defined $id && $id == 0) { $count->{'duplicates'}++ }
+		elsif ($call->{undone}) { $count->{'messages rolled back to a savepoint'}++ }
+		else { $count->{'messages rolled back'}++ }
+	}
+	return;
+}
+
+sub _count_transactions
+{
+	my ($history, $count) = @_;
+	foreach my $transaction (values %{ $history->{transactions} })
+	{
+		my $outcome = $transaction->{outcome};
+		$count->{'commits of unknown outcome'}++ if $outcome eq 'unknown';
+		$count->{"prepared transactions $outcome"}++
+		  if ($transaction->{prepare} // '') eq 'done';
+	}
+	return;
+}
+
+sub _count_claims
+{
+	my ($history, $count) = @_;
+	foreach my $claim (@{ $history->{claims} })
+	{
+		$count->{'claims with messages'}++;
+		$count->{'pops'}++ if $claim->{call}{verb} eq 'pop';
+		$count->{'claims rolled back'}++
+		  if Stress::History::outcome($claim->{call}) eq 'rolled back';
+		$count->{'messages taken over'} += grep { $_->[2] > 0 } Stress::History::rows($claim);
+	}
+	return;
+}
+
+sub _count_uses
+{
+	my ($history, $count) = @_;
+	foreach my $use (@{ $history->{uses} })
+	{
+		my ($verb, $error) = @$use{qw(verb error)};
+		if ($error) { $count->{'acks refused with SS004'}++ if $error eq 'SS004' }
+		elsif (!defined $use->{result}) { next }
+		elsif ($verb eq 'release') { $count->{'releases'}++ }
+		elsif ($verb eq 'extend') { $count->{'extensions'}++ }
+		elsif ($verb eq 'claim') { $count->{'claims that ack'}++ }
+		elsif (Stress::History::outcome($use) eq 'rolled back') { $count->{'acks rolled back'}++ }
+		elsif ($use->{fields}[2] eq 'all') { $count->{'whole acks'}++ }
+		else { $count->{'partial acks'}++ }
+	}
+	return;
+}
+
+sub _count_errors
+{
+	my ($history, $verb, $state) = @_;
+	return scalar grep { $_->{verb} eq $verb && $_->{error} eq $state } @{ $history->{errors} };
+}
+
+1;
