@@ -1,0 +1,205 @@
+/*
+ * cursor.c
+ *		How far a consumer group has claimed, and what its next claim must know.
+ *
+ * A group has one visible row in group_cursor_<id>.  Each claim inserts a row
+ * with the next version and deletes the one before, and reads from the end of
+ * the index: so the first row that a scan meets is the newest, however many
+ * dead versions an old snapshot keeps alive below it.
+ *
+ * Read and written under the group's lock (group_lock); created with the group.
+ * Its hints are lower bounds that only the holder of that lock moves.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "utils/array.h"
+#include "utils/fmgroids.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/xid8.h"
+
+#include "cursor.h"
+#include "state_table.h"
+
+#define Anum_cursor_group_id		1
+#define Anum_cursor_version			2
+#define Anum_cursor_claimed			3
+#define Anum_cursor_lease_scan_from 4
+#define Anum_cursor_recheck_at		5
+#define Anum_cursor_stepped_over	6
+#define Anum_cursor_fence_last		7
+#define Anum_cursor_fence_holders	8
+#define Anum_cursor_fence_system	9
+#define Anum_cursor_fence_database	10
+#define Anum_cursor_last_claim_at	11
+#define CURSOR_COLUMNS				11
+#define CURSOR_INDEXES				1
+
+static const Oid cursor_column_types[CURSOR_COLUMNS] = {
+	INT8OID, INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8ARRAYOID,
+	INT8OID, XID8ARRAYOID, INT8OID, OIDOID, TIMESTAMPTZOID
+};
+
+/* Open the table.  A group's tables go only with its stream. */
+static void
+open_table(const Stream *stream, StateTable *table)
+{
+	if (!state_table_open(table, stream->cursor_oid, cursor_column_types, CURSOR_COLUMNS, CURSOR_INDEXES))
+		stream_raise_not_found(stream->name);
+}
+
+/* Make an array of 8-byte values that are passed by value. */
+static Datum
+make_array(Datum *elements, int count, Oid type)
+{
+	return PointerGetDatum(construct_array(elements, count, type, sizeof(int64),
+										   FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+static Datum *
+read_array(Datum array, Oid type, int *count)
+{
+	Datum	   *elements;
+
+	deconstruct_array(DatumGetArrayTypeP(array), type, sizeof(int64),
+					  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &elements, NULL, count);
+	return elements;
+}
+
+/* Set the columns of a row from a cursor. */
+static void
+fill_row(int64 group_id, const GroupCursor *cursor, Datum *values, bool *isnull)
+{
+	Datum	   *elements = palloc(sizeof(Datum) * Max(cursor->fence.holder_count, CURSOR_MAX_STEPPED_OVER));
+
+	memset(isnull, 0, sizeof(bool) * CURSOR_COLUMNS);
+	values[Anum_cursor_group_id - 1] = Int64GetDatum(group_id);
+	values[Anum_cursor_version - 1] = Int64GetDatum(cursor->version);
+	values[Anum_cursor_claimed - 1] = Int64GetDatum(cursor->claimed);
+	values[Anum_cursor_lease_scan_from - 1] = TimestampTzGetDatum(cursor->lease_scan_from);
+	values[Anum_cursor_recheck_at - 1] = TimestampTzGetDatum(cursor->recheck_at);
+	for (int i = 0; i < cursor->stepped_over_count; i++)
+		elements[i] = Int64GetDatum(cursor->stepped_over[i]);
+	values[Anum_cursor_stepped_over - 1] = make_array(elements, cursor->stepped_over_count, INT8OID);
+	values[Anum_cursor_fence_last - 1] = Int64GetDatum(cursor->fence.last);
+	for (int i = 0; i < cursor->fence.holder_count; i++)
+		elements[i] = FullTransactionIdGetDatum(cursor->fence.holders[i]);
+	values[Anum_cursor_fence_holders - 1] = make_array(elements, cursor->fence.holder_count, XID8OID);
+	values[Anum_cursor_fence_system - 1] = Int64GetDatum((int64) cursor->fence.system_identifier);
+	values[Anum_cursor_fence_database - 1] = ObjectIdGetDatum(cursor->fence.database);
+	values[Anum_cursor_last_claim_at - 1] = TimestampTzGetDatum(cursor->last_claim_at);
+	isnull[Anum_cursor_last_claim_at - 1] = cursor->last_claim_at == 0;
+	pfree(elements);
+}
+
+/* Fill a cursor from a row; allocates the holders in the current context. */
+static void
+fill_cursor(GroupCursor *cursor, HeapTuple tuple, TupleDesc desc)
+{
+	Datum		values[CURSOR_COLUMNS];
+	bool		isnull[CURSOR_COLUMNS];
+	Datum	   *elements;
+
+	heap_deform_tuple(tuple, desc, values, isnull);
+	memset(cursor, 0, sizeof(GroupCursor));
+	cursor->tid = tuple->t_self;
+	cursor->version = DatumGetInt64(values[Anum_cursor_version - 1]);
+	cursor->claimed = DatumGetInt64(values[Anum_cursor_claimed - 1]);
+	cursor->lease_scan_from = DatumGetTimestampTz(values[Anum_cursor_lease_scan_from - 1]);
+	cursor->recheck_at = DatumGetTimestampTz(values[Anum_cursor_recheck_at - 1]);
+	elements = read_array(values[Anum_cursor_stepped_over - 1], INT8OID, &cursor->stepped_over_count);
+	cursor->stepped_over_count = Min(cursor->stepped_over_count, CURSOR_MAX_STEPPED_OVER);
+	for (int i = 0; i < cursor->stepped_over_count; i++)
+		cursor->stepped_over[i] = DatumGetInt64(elements[i]);
+	cursor->fence.last = DatumGetInt64(values[Anum_cursor_fence_last - 1]);
+	elements = read_array(values[Anum_cursor_fence_holders - 1], XID8OID, &cursor->fence.holder_count);
+	cursor->fence.holders = palloc(sizeof(FullTransactionId) * Max(cursor->fence.holder_count, 1));
+	for (int i = 0; i < cursor->fence.holder_count; i++)
+		cursor->fence.holders[i] = DatumGetFullTransactionId(elements[i]);
+	cursor->fence.system_identifier = (uint64) DatumGetInt64(values[Anum_cursor_fence_system - 1]);
+	cursor->fence.database = DatumGetObjectId(values[Anum_cursor_fence_database - 1]);
+	if (!isnull[Anum_cursor_last_claim_at - 1])
+		cursor->last_claim_at = DatumGetTimestampTz(values[Anum_cursor_last_claim_at - 1]);
+}
+
+/* Insert a version of a group's cursor. */
+static void
+insert_row(StateTable *table, int64 group_id, const GroupCursor *cursor)
+{
+	Datum		values[CURSOR_COLUMNS];
+	bool		isnull[CURSOR_COLUMNS];
+
+	fill_row(group_id, cursor, values, isnull);
+	state_table_insert(table, values, isnull);
+}
+
+/* Give a new group its cursor, as if it had claimed every id up to "claimed". */
+void
+cursor_create(const Stream *stream, int64 group_id, int64 claimed)
+{
+	StateTable	table;
+	GroupCursor cursor = {0};
+
+	cursor.version = 1;
+	cursor.claimed = claimed;
+	cursor.lease_scan_from = DT_NOBEGIN;
+	cursor.recheck_at = DT_NOBEGIN;
+	open_table(stream, &table);
+	insert_row(&table, group_id, &cursor);
+	state_table_close(&table);
+}
+
+/*
+ * Read a group's cursor as the snapshot shows it; false when there is none.
+ * Allocates in the current memory context.
+ */
+bool
+cursor_read(const Stream *stream, int64 group_id, Snapshot snapshot, GroupCursor *cursor)
+{
+	StateTable	table;
+	StateScan	scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+	bool		found;
+
+	open_table(stream, &table);
+	ScanKeyInit(&key, Anum_cursor_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
+	state_scan_begin(&scan, &table, state_table_primary_key(&table), snapshot, 1, &key);
+	tuple = state_scan_next(&scan, BackwardScanDirection);
+	found = HeapTupleIsValid(tuple);
+	if (found)
+		fill_cursor(cursor, tuple, RelationGetDescr(table.rel));
+	state_scan_end(&scan);
+	state_table_close(&table);
+	return found;
+}
+
+/* Replace the version that was read.  The caller holds the group's lock. */
+void
+cursor_write(const Stream *stream, int64 group_id, GroupCursor *cursor)
+{
+	StateTable	table;
+
+	open_table(stream, &table);
+	cursor->version++;
+	insert_row(&table, group_id, cursor);
+	if (state_table_delete(&table, &cursor->tid, true) != TM_Ok)
+		elog(ERROR, "cursor of consumer group " INT64_FORMAT " was changed without its lock", group_id);
+	state_table_close(&table);
+}
+
+/* Remove a group's cursor.  The caller holds the group's lock. */
+void
+cursor_delete(const Stream *stream, int64 group_id)
+{
+	GroupCursor cursor;
+	StateTable	table;
+
+	if (!cursor_read(stream, group_id, GetLatestSnapshot(), &cursor))
+		return;
+	open_table(stream, &table);
+	(void) state_table_delete(&table, &cursor.tid, true);
+	state_table_close(&table);
+}

@@ -1,0 +1,39 @@
+/*
+ * cursor.h
+ *		How far a consumer group has claimed, and what its next claim must know.
+ */
+#ifndef SQLSTREAMS_CURSOR_H
+#define SQLSTREAMS_CURSOR_H
+
+#include "fence.h"
+#include "group.h"
+
+#include "storage/itemptr.h"
+
+/*
+ * Expired leases that a claim found locked by an open transaction.  It looks
+ * at these again by themselves, so that the scan of expired leases never has
+ * to go back to them.
+ */
+#define CURSOR_MAX_STEPPED_OVER 64
+
+typedef struct GroupCursor
+{
+	ItemPointerData tid;		/* of the version that was read */
+	int64		version;
+	int64		claimed;		/* every id up to it was handed out or passed */
+	TimestampTz lease_scan_from;	/* no live lease, but for those stepped
+									 * over, ends before it */
+	TimestampTz recheck_at;		/* when to look at those stepped over */
+	int			stepped_over_count;
+	int64		stepped_over[CURSOR_MAX_STEPPED_OVER];	/* claim ids */
+	FenceMemory fence;
+	TimestampTz last_claim_at;	/* 0: never */
+} GroupCursor;
+
+extern void cursor_create(const Stream *stream, int64 group_id, int64 claimed);
+extern bool cursor_read(const Stream *stream, int64 group_id, Snapshot snapshot, GroupCursor *cursor);
+extern void cursor_write(const Stream *stream, int64 group_id, GroupCursor *cursor);
+extern void cursor_delete(const Stream *stream, int64 group_id);
+
+#endif							/* SQLSTREAMS_CURSOR_H */

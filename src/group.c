@@ -1,0 +1,190 @@
+/*
+ * group.c
+ *		A consumer group's definition: load it, cache it, lock it.
+ *
+ * Cached as streams are (stream.c), by stream and name, under the same
+ * generation.  The effective options of an entry are kept for the life of the
+ * backend: claims that are still building their rows may point at them.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_collation.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/fmgroids.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/jsonb.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/resowner.h"
+#include "utils/timestamp.h"
+
+#include "duration.h"
+#include "errors.h"
+#include "group.h"
+#include "message_options.h"
+
+typedef struct GroupKey
+{
+	int64		stream_id;
+	char		name[STREAM_NAME_MAX_BYTES + 1];
+} GroupKey;
+
+typedef struct GroupEntry
+{
+	GroupKey	key;
+	ConsumerGroup group;
+} GroupEntry;
+
+static HTAB *group_cache = NULL;
+
+/* Make the hash.  Called once, when the library is loaded. */
+void
+group_init(void)
+{
+	HASHCTL		ctl;
+
+	ctl.keysize = sizeof(GroupKey);
+	ctl.entrysize = sizeof(GroupEntry);
+	ctl.hcxt = TopMemoryContext;
+	group_cache = hash_create("sqlstreams consumer groups", 64, &ctl,
+							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+/* Fill a group from its row in sqlstreams.consumer_group. */
+static void
+fill_from_row(ConsumerGroup *group, HeapTuple tuple, TupleDesc desc)
+{
+	Datum		values[Anum_group_exponent + 1];
+	bool		isnull;
+
+	for (int i = 1; i <= Anum_group_exponent; i++)
+		values[i] = heap_getattr(tuple, i, desc, &isnull);
+
+	memset(group, 0, sizeof(ConsumerGroup));
+	strlcpy(group->name, TextDatumGetCString(values[Anum_group_name]), sizeof(group->name));
+	group->group_id = DatumGetInt64(values[Anum_group_id]);
+	group->stream_id = DatumGetInt64(values[Anum_group_stream_id]);
+	group->timeout_us = duration_from_interval(DatumGetIntervalP(values[Anum_group_timeout]));
+	group->options = message_options_of_group(values[Anum_group_timeout],
+											  values[Anum_group_max_retries],
+											  values[Anum_group_max_delays],
+											  values[Anum_group_base_delay],
+											  values[Anum_group_max_delay],
+											  values[Anum_group_exponent]);
+}
+
+/* Read a group from the configuration; false when there is none. */
+static bool
+load(const Stream *stream, const char *name, ConsumerGroup *group)
+{
+	Relation	rel = table_open(stream_config_table_oid("consumer_group"), AccessShareLock);
+	uint64		generation = stream_cache_generation();
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found;
+
+	ScanKeyInit(&keys[0], Anum_group_stream_id, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(stream->stream_id));
+	ScanKeyInit(&keys[1], Anum_group_name, BTEqualStrategyNumber, F_TEXTEQ,
+				CStringGetTextDatum(name));
+	keys[1].sk_collation = C_COLLATION_OID;
+	scan = systable_beginscan(rel, stream_config_table_oid("consumer_group_stream_id_group_name_key"),
+							  true, NULL, 2, keys);
+	tuple = systable_getnext(scan);
+	found = HeapTupleIsValid(tuple);
+	if (found)
+		fill_from_row(group, tuple, RelationGetDescr(rel));
+	group->generation = generation;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/* Find a group by name; false when there is none. */
+bool
+group_lookup_if_exists(const Stream *stream, const char *name, ConsumerGroup *group)
+{
+	GroupKey	key;
+	GroupEntry *entry;
+	MemoryContext old;
+
+	if (strlen(name) > STREAM_NAME_MAX_BYTES)
+		return false;
+
+	memset(&key, 0, sizeof(key));
+	key.stream_id = stream->stream_id;
+	strlcpy(key.name, name, sizeof(key.name));
+
+	entry = hash_search(group_cache, &key, HASH_FIND, NULL);
+	if (entry != NULL && entry->group.generation == stream_cache_generation())
+	{
+		*group = entry->group;
+		return true;
+	}
+	if (!load(stream, name, group))
+	{
+		if (entry != NULL)
+			hash_search(group_cache, &key, HASH_REMOVE, NULL);
+		return false;
+	}
+
+	/* most reloads are for a change elsewhere: then the options stay */
+	if (entry != NULL && entry->group.group_id == group->group_id &&
+		datumIsEqual(entry->group.options, group->options, false, -1))
+		group->options = entry->group.options;
+	else
+	{
+		old = MemoryContextSwitchTo(TopMemoryContext);
+		group->options = datumCopy(group->options, false, -1);
+		MemoryContextSwitchTo(old);
+	}
+	entry = hash_search(group_cache, &key, HASH_ENTER, NULL);
+	entry->group = *group;
+	return true;
+}
+
+/* Find a group by name.  Raises SS002. */
+void
+group_lookup(const Stream *stream, const char *name, ConsumerGroup *group)
+{
+	if (!group_lookup_if_exists(stream, name, group))
+		ereport(ERROR,
+				(errcode(ERRCODE_GROUP_NOT_FOUND),
+				 errmsg("consumer group \"%s\" of stream \"%s\" does not exist", name, stream->name),
+				 errhint("Create it with sqlstreams.create_group().")));
+}
+
+/* Has nothing changed since the group was looked up? */
+bool
+group_is_current(const ConsumerGroup *group)
+{
+	return group->generation == stream_cache_generation();
+}
+
+/*
+ * Take the group's lock until the transaction ends.  It is held by the top
+ * transaction, since a cursor's portal or a savepoint would give it up while
+ * what was claimed lives on.  SQL cannot name the lock.  Takes in
+ * invalidations, so that the caller can see whether the group has changed.
+ */
+void
+group_lock(const ConsumerGroup *group)
+{
+	LOCKTAG		tag;
+	ResourceOwner old = CurrentResourceOwner;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, stream_config_table_oid("consumer_group"),
+					   (uint32) group->group_id, (uint16) (group->group_id >> 32));
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	CurrentResourceOwner = old;
+	AcceptInvalidationMessages();
+}

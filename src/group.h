@@ -1,0 +1,40 @@
+/*
+ * group.h
+ *		A consumer group's definition, cached by each backend.
+ */
+#ifndef SQLSTREAMS_GROUP_H
+#define SQLSTREAMS_GROUP_H
+
+#include "stream.h"
+
+typedef struct ConsumerGroup
+{
+	char		name[STREAM_NAME_MAX_BYTES + 1];
+	int64		group_id;
+	int64		stream_id;
+	uint64		generation;		/* of the cache when this was read */
+	int64		timeout_us;
+	Datum		options;		/* jsonb: the effective options of a message;
+								 * lives as long as the backend */
+} ConsumerGroup;
+
+/* Column numbers of sqlstreams.consumer_group. */
+#define Anum_group_id					1
+#define Anum_group_stream_id			2
+#define Anum_group_name					3
+#define Anum_group_timeout				4
+#define Anum_group_max_reclaims			5
+#define Anum_group_max_retries			10
+#define Anum_group_max_delays			11
+#define Anum_group_base_delay			12
+#define Anum_group_max_delay			13
+#define Anum_group_exponent				14
+#define Anum_group_start_id				18
+
+extern void group_init(void);
+extern void group_lookup(const Stream *stream, const char *name, ConsumerGroup *group);
+extern bool group_lookup_if_exists(const Stream *stream, const char *name, ConsumerGroup *group);
+extern bool group_is_current(const ConsumerGroup *group);
+extern void group_lock(const ConsumerGroup *group);
+
+#endif							/* SQLSTREAMS_GROUP_H */

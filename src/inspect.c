@@ -1,0 +1,416 @@
+/*
+ * inspect.c
+ *		The functions behind the views "streams" and "partitions", and what all
+ *		functions behind views have in common.
+ *
+ * A view shows what is there now, whatever the isolation level is: everything
+ * is read with one snapshot that is taken when the function starts.  It shows
+ * the streams that the current role may use, writes nothing and so works on a
+ * standby.  A stream that is dropped meanwhile is left out.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "access.h"
+#include "id_sequence.h"
+#include "inspect.h"
+#include "message_log.h"
+#include "partition.h"
+#include "settled_head.h"
+
+PG_FUNCTION_INFO_V1(sqlstreams_list_streams);
+PG_FUNCTION_INFO_V1(sqlstreams_list_partitions);
+
+/* Columns of the query behind list_streams. */
+enum
+{
+	CONFIG_NAME = 1,
+	CONFIG_RETENTION,
+	CONFIG_PARTITION_INTERVAL,
+	CONFIG_IDEMPOTENCY_KEY_TTL,
+	CONFIG_DELIVERY_LOG,
+	CONFIG_MESSAGE_DEFAULTS,
+	CONFIG_MAINTENANCE_SUSPENDED
+};
+
+/* Columns of list_streams, from 0. */
+enum
+{
+	STREAM_NAME,
+	STREAM_ID,
+	STREAM_OWNER,
+	STREAM_MESSAGES_HEAD,
+	STREAM_SETTLED_HEAD,
+	STREAM_PARTITIONS,
+	STREAM_OLDEST_MESSAGE_AT,
+	STREAM_NEWEST_MESSAGE_AT,
+	STREAM_BYTES,
+	STREAM_RETENTION,
+	STREAM_PARTITION_SIZE,
+	STREAM_PARTITION_INTERVAL,
+	STREAM_IDEMPOTENCY_KEY_TTL,
+	STREAM_DELIVERY_LOG,
+	STREAM_MESSAGE_DEFAULTS,
+	STREAM_MAINTENANCE_SUSPENDED,
+	STREAM_COLUMNS
+};
+
+/* Columns of list_partitions, from 0. */
+enum
+{
+	PARTITION_STREAM,
+	PARTITION_NAME,
+	PARTITION_FROM_ID,
+	PARTITION_TO_ID,
+	PARTITION_BYTES,
+	PARTITION_CREATED_AT,
+	PARTITION_SEALED_AT,
+	PARTITION_STATE,
+	PARTITION_HELD_BY,
+	PARTITION_COLUMNS
+};
+
+/*
+ * Start a function that returns a set: its tuplestore, SPI, and an active
+ * snapshot of now that all its reading uses.
+ */
+ReturnSetInfo *
+inspect_begin(FunctionCallInfo fcinfo)
+{
+	InitMaterializedSRF(fcinfo, 0);
+	PushActiveSnapshot(GetLatestSnapshot());
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	return (ReturnSetInfo *) fcinfo->resultinfo;
+}
+
+/* End what inspect_begin started. */
+void
+inspect_end(void)
+{
+	SPI_finish();
+	PopActiveSnapshot();
+}
+
+/*
+ * Run a query on tables that no user can change, as the extension.  The rows
+ * live until inspect_end.
+ */
+SPITupleTable *
+inspect_query(const char *sql, int argument_count, Oid *types, Datum *values, uint64 *count)
+{
+	AccessState saved;
+	int			result;
+
+	access_become_extension(&saved);
+	result = SPI_execute_with_args(sql, argument_count, types, values, NULL, true, 0);
+	if (result != SPI_OK_SELECT)
+		elog(ERROR, "SPI_execute_with_args failed: %s", SPI_result_code_string(result));
+	access_restore(&saved);
+	*count = SPI_processed;
+	return SPI_tuptable;
+}
+
+/* Find a stream that the view shows; false when there is none. */
+bool
+inspect_find_stream(const char *name, Stream *stream)
+{
+	return stream_lookup_complete(name, stream) && access_is_visible(stream);
+}
+
+/*
+ * Set *last to the highest id that was drawn and *settled to the id up to which
+ * everything is committed or gone.  Returns false when the stream was dropped.
+ */
+bool
+inspect_read_heads(const Stream *stream, int64 *last, int64 *settled)
+{
+	if (!id_sequence_last(stream->sequence_oid, last))
+		return false;
+	*settled = settled_head_find(stream);
+
+	/* ids may have been drawn in between */
+	*last = Max(*last, *settled);
+	return true;
+}
+
+/*
+ * Set *created_at to the age of the first message from from_id to last; false
+ * when there is none.
+ */
+bool
+inspect_find_created_at(const Stream *stream, int64 from_id, int64 last, TimestampTz *created_at)
+{
+	LogScan    *scan;
+	Datum	   *values;
+	bool	   *isnull;
+	bool		found;
+
+	from_id = Max(from_id, stream->purged_through + 1);
+	if (from_id > last)
+		return false;
+	scan = message_log_scan_begin(stream, GetActiveSnapshot(), from_id, last);
+	found = message_log_scan_next(scan);
+	if (found)
+	{
+		message_log_scan_row(scan, &values, &isnull);
+		*created_at = DatumGetTimestampTz(values[Anum_log_created_at - 1]);
+	}
+	message_log_scan_end(scan);
+	return found;
+}
+
+/*
+ * Set *created_at to the age of the last message up to "last"; false when there
+ * is none.  Looks at ranges that double in size, from the end, so that it reads
+ * about as many rows as there are ids at the end without a message.
+ */
+static bool
+find_newest_created_at(const Stream *stream, int64 last, TimestampTz *created_at)
+{
+	int64		lowest = stream->purged_through + 1;
+	int64		size = 1;
+	int64		to_id = last;
+	LogScan    *scan;
+	Datum	   *values;
+	bool	   *isnull;
+	bool		found = false;
+
+	if (lowest > last)
+		return false;
+	scan = message_log_scan_begin(stream, GetActiveSnapshot(), last, last);
+	while (!found && to_id >= lowest)
+	{
+		int64		from_id = Max(to_id - size + 1, lowest);
+
+		CHECK_FOR_INTERRUPTS();
+		message_log_scan_seek(scan, from_id, to_id);
+		while (message_log_scan_next(scan))
+		{
+			message_log_scan_row(scan, &values, &isnull);
+			*created_at = DatumGetTimestampTz(values[Anum_log_created_at - 1]);
+			found = true;
+		}
+		to_id = from_id - 1;
+		size *= 2;
+	}
+	message_log_scan_end(scan);
+	return found;
+}
+
+/* The bytes of a table with its indexes and TOAST; 0 when it does not exist. */
+static int64
+table_bytes(Oid oid)
+{
+	LOCAL_FCINFO(fcinfo, 1);
+	Datum		result;
+
+	InitFunctionCallInfoData(*fcinfo, NULL, 1, InvalidOid, NULL, NULL);
+	fcinfo->args[0].value = ObjectIdGetDatum(oid);
+	fcinfo->args[0].isnull = false;
+	result = pg_total_relation_size(fcinfo);
+	return fcinfo->isnull ? 0 : DatumGetInt64(result);
+}
+
+/* Set the columns that tell of the log: its partitions, bytes and ages. */
+static void
+fill_log_columns(const Stream *stream, int64 last, Datum *values, bool *nulls)
+{
+	StreamPartition *partitions;
+	int			count = partition_list(stream, &partitions);
+	int64		bytes = 0;
+	TimestampTz created_at;
+
+	for (int i = 0; i < count; i++)
+		bytes += table_bytes(partitions[i].oid);
+	values[STREAM_PARTITIONS] = Int64GetDatum(count);
+	values[STREAM_BYTES] = Int64GetDatum(bytes);
+
+	if (inspect_find_created_at(stream, 1, last, &created_at))
+		values[STREAM_OLDEST_MESSAGE_AT] = TimestampTzGetDatum(created_at);
+	else
+		nulls[STREAM_OLDEST_MESSAGE_AT] = true;
+	if (find_newest_created_at(stream, last, &created_at))
+		values[STREAM_NEWEST_MESSAGE_AT] = TimestampTzGetDatum(created_at);
+	else
+		nulls[STREAM_NEWEST_MESSAGE_AT] = true;
+}
+
+/* Add a stream's row to the result; "config" is its row of the query. */
+static void
+put_stream(ReturnSetInfo *result, const Stream *stream, HeapTuple config, TupleDesc desc)
+{
+	Datum		values[STREAM_COLUMNS] = {0};
+	bool		nulls[STREAM_COLUMNS] = {0};
+	int64		last;
+	int64		settled;
+	Oid			owner;
+	NameData	owner_name;
+
+	if (!inspect_read_heads(stream, &last, &settled))
+		return;
+	owner = access_relation_owner(stream->log_oid);
+	if (!OidIsValid(owner))
+		return;
+	namestrcpy(&owner_name, GetUserNameFromId(owner, false));
+
+	values[STREAM_NAME] = CStringGetTextDatum(stream->name);
+	values[STREAM_ID] = Int64GetDatum(stream->stream_id);
+	values[STREAM_OWNER] = NameGetDatum(&owner_name);
+	values[STREAM_MESSAGES_HEAD] = Int64GetDatum(last);
+	values[STREAM_SETTLED_HEAD] = Int64GetDatum(settled);
+	values[STREAM_PARTITION_SIZE] = Int64GetDatum(stream->partition_size);
+	fill_log_columns(stream, last, values, nulls);
+
+	values[STREAM_RETENTION] = SPI_getbinval(config, desc, CONFIG_RETENTION, &nulls[STREAM_RETENTION]);
+	values[STREAM_PARTITION_INTERVAL] = SPI_getbinval(config, desc, CONFIG_PARTITION_INTERVAL,
+													  &nulls[STREAM_PARTITION_INTERVAL]);
+	values[STREAM_IDEMPOTENCY_KEY_TTL] = SPI_getbinval(config, desc, CONFIG_IDEMPOTENCY_KEY_TTL,
+													   &nulls[STREAM_IDEMPOTENCY_KEY_TTL]);
+	values[STREAM_DELIVERY_LOG] = SPI_getbinval(config, desc, CONFIG_DELIVERY_LOG, &nulls[STREAM_DELIVERY_LOG]);
+	values[STREAM_MESSAGE_DEFAULTS] = SPI_getbinval(config, desc, CONFIG_MESSAGE_DEFAULTS,
+													&nulls[STREAM_MESSAGE_DEFAULTS]);
+	values[STREAM_MAINTENANCE_SUSPENDED] = SPI_getbinval(config, desc, CONFIG_MAINTENANCE_SUSPENDED,
+														 &nulls[STREAM_MAINTENANCE_SUSPENDED]);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/*
+ * list_streams() returns setof record: what view "streams" shows
+ */
+Datum
+sqlstreams_list_streams(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = inspect_begin(fcinfo);
+	uint64		count;
+	SPITupleTable *rows = inspect_query("SELECT stream_name, retention, partition_interval,"
+										" idempotency_key_ttl, delivery_log, message_defaults,"
+										" maintenance_suspended"
+										" FROM sqlstreams.stream ORDER BY stream_name",
+										0, NULL, NULL, &count);
+
+	for (uint64 i = 0; i < count; i++)
+	{
+		Stream		stream;
+
+		if (inspect_find_stream(SPI_getvalue(rows->vals[i], rows->tupdesc, CONFIG_NAME), &stream))
+			put_stream(result, &stream, rows->vals[i], rows->tupdesc);
+	}
+	inspect_end();
+	return (Datum) 0;
+}
+
+/*
+ * Who has a partition locked, in words, or NULL for nobody.  That is why one
+ * whose messages are gone is still there.
+ */
+static char *
+describe_holders(Oid partition_oid)
+{
+	Oid			types[] = {OIDOID, OIDOID, INT4OID};
+	Datum		values[] = {ObjectIdGetDatum(partition_oid), ObjectIdGetDatum(MyDatabaseId),
+	Int32GetDatum(MyProcPid)};
+	uint64		count;
+	StringInfoData holders;
+	SPITupleTable *rows = inspect_query("SELECT DISTINCT pid FROM pg_catalog.pg_locks"
+										" WHERE relation OPERATOR(pg_catalog.=) $1"
+										" AND database OPERATOR(pg_catalog.=) $2"
+										" AND granted"
+										" AND (pid IS NULL OR pid OPERATOR(pg_catalog.<>) $3)"
+										" ORDER BY pid",
+										lengthof(types), types, values, &count);
+
+	if (count == 0)
+		return NULL;
+	initStringInfo(&holders);
+	for (uint64 i = 0; i < count; i++)
+	{
+		char	   *pid = SPI_getvalue(rows->vals[i], rows->tupdesc, 1);
+
+		if (i > 0)
+			appendStringInfoString(&holders, ", ");
+		if (pid != NULL)
+			appendStringInfo(&holders, "process %s", pid);
+		else
+			appendStringInfoString(&holders, "a prepared transaction");
+	}
+	return holders.data;
+}
+
+/*
+ * Add a partition's row to the result.  A partition is open while ids are still
+ * to be drawn from it, then full, and purged once all its messages are dropped
+ * and only the table is left.
+ */
+static void
+put_partition(ReturnSetInfo *result, const Stream *stream, const StreamPartition *partition, int64 last)
+{
+	Datum		values[PARTITION_COLUMNS] = {0};
+	bool		nulls[PARTITION_COLUMNS] = {0};
+	int64		to_id = partition_last_id(stream, partition->number);
+	char	   *name = get_rel_name(partition->oid);
+	NameData	name_data;
+	char	   *held_by = NULL;
+
+	if (name == NULL)
+		return;
+	namestrcpy(&name_data, name);
+	if (to_id <= stream->purged_through)
+		held_by = describe_holders(partition->oid);
+
+	values[PARTITION_STREAM] = CStringGetTextDatum(stream->name);
+	values[PARTITION_NAME] = NameGetDatum(&name_data);
+	values[PARTITION_FROM_ID] = Int64GetDatum(partition_first_id(stream, partition->number));
+	values[PARTITION_TO_ID] = Int64GetDatum(to_id);
+	values[PARTITION_BYTES] = Int64GetDatum(table_bytes(partition->oid));
+	values[PARTITION_STATE] = CStringGetTextDatum(to_id <= stream->purged_through ? "purged" :
+												  to_id <= last ? "full" : "open");
+	if (held_by != NULL)
+		values[PARTITION_HELD_BY] = CStringGetTextDatum(held_by);
+
+	/* nothing records these two: partitions are sealed for retention only */
+	nulls[PARTITION_CREATED_AT] = true;
+	nulls[PARTITION_SEALED_AT] = true;
+	nulls[PARTITION_HELD_BY] = held_by == NULL;
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/*
+ * list_partitions() returns setof record: what view "partitions" shows
+ */
+Datum
+sqlstreams_list_partitions(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = inspect_begin(fcinfo);
+	uint64		count;
+	SPITupleTable *rows = inspect_query("SELECT stream_name FROM sqlstreams.stream ORDER BY stream_name",
+										0, NULL, NULL, &count);
+
+	for (uint64 i = 0; i < count; i++)
+	{
+		Stream		stream;
+		int64		last;
+		StreamPartition *partitions;
+		int			partition_count;
+
+		if (!inspect_find_stream(SPI_getvalue(rows->vals[i], rows->tupdesc, 1), &stream) ||
+			!id_sequence_last(stream.sequence_oid, &last))
+			continue;
+		partition_count = partition_list(&stream, &partitions);
+		for (int j = 0; j < partition_count; j++)
+			put_partition(result, &stream, &partitions[j], last);
+	}
+	inspect_end();
+	return (Datum) 0;
+}

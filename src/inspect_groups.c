@@ -1,0 +1,467 @@
+/*
+ * inspect_groups.c
+ *		The functions behind the views "consumer_groups" and "leases".
+ *
+ * As inspect.c says: what is there now, of the streams that the current role
+ * may use, without writing anything.
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/transam.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "nodes/pg_list.h"
+#include "storage/procarray.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "access.h"
+#include "cursor.h"
+#include "inspect.h"
+#include "lease.h"
+
+PG_FUNCTION_INFO_V1(sqlstreams_list_consumer_groups);
+PG_FUNCTION_INFO_V1(sqlstreams_list_leases);
+
+/* Columns of the query for the groups. */
+enum
+{
+	CONFIG_STREAM = 1,
+	CONFIG_GROUP,
+	CONFIG_GROUP_ID,
+	CONFIG_BINDINGS,
+	CONFIG_SCHEMA_VERSION,
+	CONFIG_SETTINGS
+};
+
+/* Columns of list_consumer_groups, from 0. */
+enum
+{
+	GROUP_STREAM,
+	GROUP_NAME,
+	GROUP_ID,
+	GROUP_CLAIMED,
+	GROUP_COMMITTED,
+	GROUP_SETTLED_HEAD,
+	GROUP_HEAD,
+	GROUP_BACKLOG,
+	GROUP_LEASED,
+	GROUP_READY,
+	GROUP_INFLIGHT,
+	GROUP_DEFERRED,
+	GROUP_DEAD,
+	GROUP_OLDEST_UNCLAIMED_AT,
+	GROUP_OLDEST_UNRESOLVED_AT,
+	GROUP_NEXT_DUE_AT,
+	GROUP_LAST_CLAIM_AT,
+	GROUP_LAST_RESOLVED_AT,
+	GROUP_CLAIM_HELD_BY,
+	GROUP_HELD_BACK_BY_PIDS,
+	GROUP_HELD_BACK_BY_PREPARED,
+	GROUP_HELD_BACK_SINCE,
+	GROUP_BINDINGS,
+	GROUP_SCHEMA_VERSION,
+	GROUP_SETTINGS,
+	GROUP_COLUMNS
+};
+
+/* Columns of list_leases, from 0. */
+enum
+{
+	LEASE_STREAM,
+	LEASE_GROUP,
+	LEASE_CLAIM_ID,
+	LEASE_CONSUMER,
+	LEASE_MESSAGES,
+	LEASE_UNRESOLVED,
+	LEASE_CLAIMED_AT,
+	LEASE_EXPIRES_AT,
+	LEASE_TAKEOVERS,
+	LEASE_COLUMNS
+};
+
+/* A group that is to be shown, and what is known of its stream. */
+typedef struct ShownGroup
+{
+	Stream		stream;
+	char	   *name;
+	int64		group_id;
+	HeapTuple	config;			/* its row of the query */
+	TupleDesc	config_desc;
+} ShownGroup;
+
+typedef void (*PutGroup) (ReturnSetInfo *result, const ShownGroup *group);
+
+/*
+ * Call a function for each group whose stream the current role may use, while
+ * the tables of the groups' state are there and locked against being dropped.
+ */
+static void
+for_each_group(ReturnSetInfo *result, PutGroup put)
+{
+	uint64		count;
+	SPITupleTable *rows = inspect_query("SELECT s.stream_name, g.group_name, g.group_id,"
+										" g.bindings, g.schema_version,"
+										" pg_catalog.to_jsonb(g) OPERATOR(pg_catalog.-)"
+										" '{group_id,stream_id,group_name,start_id}'::pg_catalog.text[]"
+										" FROM sqlstreams.consumer_group g"
+										" JOIN sqlstreams.stream s"
+										" ON s.stream_id OPERATOR(pg_catalog.=) g.stream_id"
+										" ORDER BY s.stream_name, g.group_name",
+										0, NULL, NULL, &count);
+
+	for (uint64 i = 0; i < count; i++)
+	{
+		ShownGroup	group;
+		Relation	cursors;
+		bool		is_null;
+
+		CHECK_FOR_INTERRUPTS();
+		group.config = rows->vals[i];
+		group.config_desc = rows->tupdesc;
+		if (!inspect_find_stream(SPI_getvalue(group.config, group.config_desc, CONFIG_STREAM), &group.stream) ||
+			!OidIsValid(group.stream.cursor_oid))
+			continue;
+		group.name = SPI_getvalue(group.config, group.config_desc, CONFIG_GROUP);
+		group.group_id = DatumGetInt64(SPI_getbinval(group.config, group.config_desc,
+													 CONFIG_GROUP_ID, &is_null));
+
+		/* the cursors are the first table to go with a stream */
+		cursors = try_relation_open(group.stream.cursor_oid, AccessShareLock);
+		if (cursors == NULL)
+			continue;
+		put(result, &group);
+		relation_close(cursors, AccessShareLock);
+	}
+}
+
+/* Take out of a segment's members what was acked by itself or purged. */
+static void
+remove_resolved(LeaseTables *tables, const Stream *stream, LeaseSegment *segment)
+{
+	int64		count;
+	int64	   *resolved = lease_load_resolved(tables, segment->claim_id, GetActiveSnapshot(), &count);
+
+	id_set_subtract(&segment->members, resolved, count);
+	id_set_remove_through(&segment->members, stream->purged_through);
+}
+
+/*
+ * Set *lowest to the lowest message of the group that was handed out and is not
+ * resolved, 0 if there is none, and *leased to how many are in claims that are
+ * still their holders'.
+ */
+static void
+read_unresolved(const ShownGroup *group, int64 *lowest, int64 *leased)
+{
+	LeaseTables tables;
+	ListCell   *cell;
+
+	*lowest = 0;
+	*leased = 0;
+	lease_open(&group->stream, &tables);
+	foreach(cell, lease_load_group(&tables, group->group_id, GetActiveSnapshot()))
+	{
+		LeaseSegment *segment = lfirst(cell);
+		int64		first;
+
+		CHECK_FOR_INTERRUPTS();
+		remove_resolved(&tables, &group->stream, segment);
+		if (id_set_count(&segment->members) == 0)
+			continue;
+		first = id_set_nth(&segment->members, 0);
+		if (*lowest == 0 || first < *lowest)
+			*lowest = first;
+		if (!segment->is_released)
+			*leased += id_set_count(&segment->members);
+	}
+	lease_close(&tables);
+}
+
+/*
+ * The process that has the group's lock, which claims take (group_lock), or 0.
+ */
+static int32
+find_claim_holder(int64 group_id)
+{
+	Oid			types[] = {OIDOID, OIDOID, OIDOID, INT4OID};
+	Datum		values[] = {ObjectIdGetDatum(MyDatabaseId),
+		ObjectIdGetDatum(stream_config_table_oid("consumer_group")),
+		ObjectIdGetDatum((uint32) group_id),
+	Int32GetDatum((uint16) (group_id >> 32))};
+	uint64		count;
+	bool		is_null = true;
+	Datum		pid = (Datum) 0;
+	SPITupleTable *rows = inspect_query("SELECT pid FROM pg_catalog.pg_locks"
+										" WHERE locktype OPERATOR(pg_catalog.=) 'object'"
+										" AND database OPERATOR(pg_catalog.=) $1"
+										" AND classid OPERATOR(pg_catalog.=) $2"
+										" AND objid OPERATOR(pg_catalog.=) $3"
+										" AND objsubid OPERATOR(pg_catalog.=) $4"
+										" AND granted",
+										lengthof(types), types, values, &count);
+
+	if (count > 0)
+		pid = SPI_getbinval(rows->vals[0], rows->tupdesc, 1, &is_null);
+	return is_null ? 0 : DatumGetInt32(pid);
+}
+
+/* The holders of a fence memory that are still in progress, as an array of xid. */
+static ArrayType *
+list_holders_in_progress(const FenceMemory *memory, int *count)
+{
+	Datum	   *xids = palloc(sizeof(Datum) * Max(memory->holder_count, 1));
+
+	*count = 0;
+	for (int i = 0; i < memory->holder_count; i++)
+	{
+		TransactionId xid = XidFromFullTransactionId(memory->holders[i]);
+
+		if (TransactionIdIsInProgress(xid))
+			xids[(*count)++] = TransactionIdGetDatum(xid);
+	}
+	return construct_array(xids, *count, XIDOID, sizeof(TransactionId), true, TYPALIGN_INT);
+}
+
+/*
+ * Put the first column of a query's rows into an array, or leave the column
+ * NULL when there are none; *since becomes the earliest time of the second.
+ */
+static void
+fill_holders(SPITupleTable *rows, uint64 count, Oid type, int column,
+			 Datum *values, bool *nulls, TimestampTz *since)
+{
+	Datum	   *holders = palloc(sizeof(Datum) * Max(count, 1));
+	bool		is_null;
+
+	for (uint64 i = 0; i < count; i++)
+	{
+		Datum		when;
+
+		holders[i] = SPI_getbinval(rows->vals[i], rows->tupdesc, 1, &is_null);
+		when = SPI_getbinval(rows->vals[i], rows->tupdesc, 2, &is_null);
+		if (!is_null && DatumGetTimestampTz(when) < *since)
+			*since = DatumGetTimestampTz(when);
+	}
+	nulls[column] = count == 0;
+	if (count == 0)
+		return;
+	if (type == INT4OID)
+		values[column] = PointerGetDatum(construct_array(holders, count, INT4OID, sizeof(int32),
+														 true, TYPALIGN_INT));
+	else
+		values[column] = PointerGetDatum(construct_array(holders, count, TEXTOID, -1,
+														 false, TYPALIGN_INT));
+}
+
+/* Set the columns that say which open producers the next hole waits for. */
+static void
+fill_held_back(const GroupCursor *cursor, Datum *values, bool *nulls)
+{
+	Oid			types[] = {XIDARRAYOID};
+	Datum		arguments[1];
+	int			in_progress = 0;
+	uint64		count;
+	SPITupleTable *rows;
+	TimestampTz since = DT_NOEND;
+
+	nulls[GROUP_HELD_BACK_BY_PIDS] = true;
+	nulls[GROUP_HELD_BACK_BY_PREPARED] = true;
+	nulls[GROUP_HELD_BACK_SINCE] = true;
+	if (!fence_memory_is_valid(&cursor->fence) || cursor->claimed >= cursor->fence.last)
+		return;
+	arguments[0] = PointerGetDatum(list_holders_in_progress(&cursor->fence, &in_progress));
+	if (in_progress == 0)
+		return;
+
+	rows = inspect_query("SELECT pid, xact_start FROM pg_catalog.pg_stat_activity"
+						 " WHERE backend_xid OPERATOR(pg_catalog.=) ANY ($1) ORDER BY pid",
+						 lengthof(types), types, arguments, &count);
+	fill_holders(rows, count, INT4OID, GROUP_HELD_BACK_BY_PIDS, values, nulls, &since);
+	rows = inspect_query("SELECT gid, prepared FROM pg_catalog.pg_prepared_xacts"
+						 " WHERE transaction OPERATOR(pg_catalog.=) ANY ($1) ORDER BY gid",
+						 lengthof(types), types, arguments, &count);
+	fill_holders(rows, count, TEXTOID, GROUP_HELD_BACK_BY_PREPARED, values, nulls, &since);
+
+	nulls[GROUP_HELD_BACK_SINCE] = since == DT_NOEND;
+	values[GROUP_HELD_BACK_SINCE] = TimestampTzGetDatum(since);
+}
+
+/* Set a column to the age of the first message from from_id to last, or NULL. */
+static void
+fill_created_at(const Stream *stream, int64 from_id, int64 last, int column, Datum *values, bool *nulls)
+{
+	TimestampTz created_at = 0;
+
+	nulls[column] = !inspect_find_created_at(stream, from_id, last, &created_at);
+	values[column] = TimestampTzGetDatum(created_at);
+}
+
+/* Set the columns that say how far the group is; false if its stream is gone. */
+static bool
+fill_progress(const ShownGroup *group, const GroupCursor *cursor, Datum *values, bool *nulls)
+{
+	int64		last;
+	int64		settled;
+	int64		claimed = Max(cursor->claimed, group->stream.purged_through);
+	int64		committed;
+	int64		lowest;
+	int64		leased;
+
+	if (!inspect_read_heads(&group->stream, &last, &settled))
+		return false;
+	read_unresolved(group, &lowest, &leased);
+	committed = lowest > 0 ? lowest - 1 : claimed;
+
+	values[GROUP_CLAIMED] = Int64GetDatum(claimed);
+	values[GROUP_COMMITTED] = Int64GetDatum(committed);
+	values[GROUP_SETTLED_HEAD] = Int64GetDatum(settled);
+	values[GROUP_HEAD] = Int64GetDatum(last);
+	values[GROUP_BACKLOG] = Int64GetDatum(Max(settled - claimed, 0));
+	values[GROUP_LEASED] = Int64GetDatum(leased);
+	fill_created_at(&group->stream, claimed + 1, last, GROUP_OLDEST_UNCLAIMED_AT, values, nulls);
+	fill_created_at(&group->stream, committed + 1, last, GROUP_OLDEST_UNRESOLVED_AT, values, nulls);
+	return true;
+}
+
+/* Set the columns that come from the group's definition. */
+static void
+fill_config(const ShownGroup *group, Datum *values, bool *nulls)
+{
+	values[GROUP_STREAM] = CStringGetTextDatum(group->stream.name);
+	values[GROUP_NAME] = CStringGetTextDatum(group->name);
+	values[GROUP_ID] = Int64GetDatum(group->group_id);
+	values[GROUP_BINDINGS] = SPI_getbinval(group->config, group->config_desc,
+										   CONFIG_BINDINGS, &nulls[GROUP_BINDINGS]);
+	values[GROUP_SCHEMA_VERSION] = SPI_getbinval(group->config, group->config_desc,
+												 CONFIG_SCHEMA_VERSION, &nulls[GROUP_SCHEMA_VERSION]);
+	values[GROUP_SETTINGS] = SPI_getbinval(group->config, group->config_desc,
+										   CONFIG_SETTINGS, &nulls[GROUP_SETTINGS]);
+}
+
+/* Add a group's row to the result. */
+static void
+put_group(ReturnSetInfo *result, const ShownGroup *group)
+{
+	Datum		values[GROUP_COLUMNS] = {0};
+	bool		nulls[GROUP_COLUMNS] = {0};
+	GroupCursor cursor;
+	int32		holder;
+
+	if (!cursor_read(&group->stream, group->group_id, GetActiveSnapshot(), &cursor) ||
+		!fill_progress(group, &cursor, values, nulls))
+		return;
+	fill_config(group, values, nulls);
+	fill_held_back(&cursor, values, nulls);
+
+	/* no message is an exception: they are leased or resolved */
+	values[GROUP_READY] = Int64GetDatum(0);
+	values[GROUP_INFLIGHT] = Int64GetDatum(0);
+	values[GROUP_DEFERRED] = Int64GetDatum(0);
+	values[GROUP_DEAD] = Int64GetDatum(0);
+	nulls[GROUP_NEXT_DUE_AT] = true;
+	nulls[GROUP_LAST_RESOLVED_AT] = true;
+
+	values[GROUP_LAST_CLAIM_AT] = TimestampTzGetDatum(cursor.last_claim_at);
+	nulls[GROUP_LAST_CLAIM_AT] = cursor.last_claim_at == 0;
+	holder = find_claim_holder(group->group_id);
+	values[GROUP_CLAIM_HELD_BY] = Int32GetDatum(holder);
+	nulls[GROUP_CLAIM_HELD_BY] = holder == 0;
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/*
+ * list_consumer_groups() returns setof record: what view "consumer_groups" shows
+ */
+Datum
+sqlstreams_list_consumer_groups(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = inspect_begin(fcinfo);
+
+	for_each_group(result, put_group);
+	inspect_end();
+	return (Datum) 0;
+}
+
+/*
+ * Add a row for the claim whose first segment is given, with the counts of all
+ * of its segments.
+ */
+static void
+put_lease(ReturnSetInfo *result, const ShownGroup *group, const LeaseSegment *segment,
+		  int64 messages, int64 unresolved, int32 takeovers)
+{
+	Datum		values[LEASE_COLUMNS];
+	bool		nulls[LEASE_COLUMNS] = {0};
+
+	values[LEASE_STREAM] = CStringGetTextDatum(group->stream.name);
+	values[LEASE_GROUP] = CStringGetTextDatum(group->name);
+	values[LEASE_CLAIM_ID] = Int64GetDatum(segment->claim_id);
+	nulls[LEASE_CONSUMER] = segment->consumer == NULL;
+	values[LEASE_CONSUMER] = segment->consumer != NULL ? CStringGetTextDatum(segment->consumer) : (Datum) 0;
+	values[LEASE_MESSAGES] = Int64GetDatum(messages);
+	values[LEASE_UNRESOLVED] = Int64GetDatum(unresolved);
+	values[LEASE_CLAIMED_AT] = TimestampTzGetDatum(segment->claimed_at);
+	values[LEASE_EXPIRES_AT] = TimestampTzGetDatum(segment->expires_at);
+	values[LEASE_TAKEOVERS] = Int32GetDatum(takeovers);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* Add a row for each claim of a group that is not resolved or handed back. */
+static void
+put_leases_of_group(ReturnSetInfo *result, const ShownGroup *group)
+{
+	LeaseTables tables;
+	ListCell   *cell;
+	const LeaseSegment *first = NULL;
+	int64		messages = 0;
+	int64		unresolved = 0;
+	int32		takeovers = 0;
+
+	lease_open(&group->stream, &tables);
+	foreach(cell, lease_load_group(&tables, group->group_id, GetActiveSnapshot()))
+	{
+		LeaseSegment *segment = lfirst(cell);
+
+		CHECK_FOR_INTERRUPTS();
+		if (segment->is_released)
+			continue;
+		if (first != NULL && first->claim_id != segment->claim_id)
+		{
+			put_lease(result, group, first, messages, unresolved, takeovers);
+			first = NULL;
+		}
+		if (first == NULL)
+		{
+			first = segment;
+			messages = unresolved = takeovers = 0;
+		}
+		messages += id_set_count(&segment->members);
+		takeovers = Max(takeovers, segment->takeovers);
+		remove_resolved(&tables, &group->stream, segment);
+		unresolved += id_set_count(&segment->members);
+	}
+	if (first != NULL)
+		put_lease(result, group, first, messages, unresolved, takeovers);
+	lease_close(&tables);
+}
+
+/*
+ * list_leases() returns setof record: what view "leases" shows
+ */
+Datum
+sqlstreams_list_leases(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = inspect_begin(fcinfo);
+
+	for_each_group(result, put_leases_of_group);
+	inspect_end();
+	return (Datum) 0;
+}

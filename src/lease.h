@@ -1,0 +1,55 @@
+/*
+ * lease.h
+ *		The messages that a group's claims hold, and until when.
+ */
+#ifndef SQLSTREAMS_LEASE_H
+#define SQLSTREAMS_LEASE_H
+
+#include "cursor.h"
+#include "id_set.h"
+
+#include "nodes/pg_list.h"
+#include "state_table.h"
+
+/*
+ * A claim is one or more segments: messages that have shared their fate so
+ * far.  Each is a row of claim_lease_<id>.
+ */
+typedef struct LeaseSegment
+{
+	ItemPointerData tid;		/* of the row that was read */
+	int64		claim_id;
+	int32		segment;
+	TimestampTz claimed_at;
+	TimestampTz expires_at;
+	int64		lease_us;		/* what it was made for */
+	int32		takeovers;		/* leases of its messages that were lost */
+	bool		is_released;	/* handed back: the next lease is no take-over */
+	IdSet		members;
+	char	   *consumer;		/* NULL: none */
+} LeaseSegment;
+
+/* The tables of a stream's leases, open. */
+typedef struct LeaseTables
+{
+	StateTable	leases;
+	StateTable	resolved;
+} LeaseTables;
+
+extern void lease_open(const Stream *stream, LeaseTables *tables);
+extern void lease_close(LeaseTables *tables);
+extern int64 lease_draw_claim_id(void);
+extern void lease_insert(LeaseTables *tables, int64 group_id, const LeaseSegment *segment);
+extern TM_Result lease_delete(LeaseTables *tables, LeaseSegment *segment, bool wait);
+extern List *lease_load_claim(LeaseTables *tables, int64 group_id, int64 claim_id, Snapshot snapshot);
+extern List *lease_load_group(LeaseTables *tables, int64 group_id, Snapshot snapshot);
+extern int64 *lease_load_resolved(LeaseTables *tables, int64 claim_id, Snapshot snapshot, int64 *count);
+extern void lease_delete_resolved(LeaseTables *tables, int64 claim_id);
+extern bool lease_insert_resolved(LeaseTables *tables, int64 claim_id, int64 message_id);
+extern bool lease_is_resolved(LeaseTables *tables, int64 claim_id, int64 message_id, Snapshot snapshot);
+extern void lease_hint_not_after(GroupCursor *cursor, TimestampTz when);
+extern void lease_put_back(LeaseTables *tables, int64 group_id, GroupCursor *cursor, LeaseSegment *segment);
+extern List *lease_take_expired(LeaseTables *tables, int64 group_id, GroupCursor *cursor, bool *cursor_changed,
+								TimestampTz now, bool is_idle, int64 max_messages);
+
+#endif							/* SQLSTREAMS_LEASE_H */

@@ -1,0 +1,511 @@
+/*
+ * message_log.c
+ *		Append to a stream's log and read from it.  The only C file that knows
+ *		the log's columns by number.
+ *
+ * A plain partition is written as COPY writes it: the rows straight into the
+ * heap, then the indexes.  One to which its owner has added triggers,
+ * constraints or columns is written row by row through the executor's routines,
+ * which honour all of these.  What would depend on the partitioned table being
+ * named in a query (row-level security, rules, triggers for a statement) is
+ * refused rather than bypassed.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "rewrite/rewriteHandler.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "compat.h"
+#include "errors.h"
+#include "message_log.h"
+#include "partition.h"
+#include "partition_maker.h"
+
+/* Rows that are formed before they are written; as COPY, to bound the memory. */
+#define APPEND_CHUNK_ROWS 1000
+
+typedef struct LogColumn
+{
+	const char *name;
+	Oid			type;
+} LogColumn;
+
+static const LogColumn log_columns[LOG_COLUMNS] = {
+	{"id", INT8OID},
+	{"created_at", TIMESTAMPTZOID},
+	{"deliver_at", TIMESTAMPTZOID},
+	{"compaction_rank", INT8OID},
+	{"schema_version", INT4OID},
+	{"concurrency", CHAROID},
+	{"message_key", TEXTOID},
+	{"routing_key", TEXTOID},
+	{"headers", JSONBOID},
+	{"options", JSONBOID},
+	{"payload", JSONBOID},
+	{"body", BYTEAOID}
+};
+
+struct LogScan
+{
+	const Stream *stream;
+	Snapshot	snapshot;
+	int64		from_id;		/* of the current partition or before it */
+	int64		to_id;			/* the last id of interest */
+	int64		searched_to;	/* no row up to it is still to be returned */
+	int64		number;			/* of the current partition */
+	int64		id;				/* of the current row */
+	Relation	rel;			/* the current partition; NULL: not opened yet */
+	Relation	index;
+	IndexScanDesc scan;
+	TupleTableSlot *slot;
+};
+
+/*
+ * Raise 55000 unless a partition's first columns are the log's, in their order.
+ * Its owner may have added others behind them.
+ */
+void
+message_log_check_columns(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < LOG_COLUMNS; i++)
+	{
+		Form_pg_attribute attribute = i < desc->natts ? TupleDescAttr(desc, i) : NULL;
+
+		if (attribute == NULL || attribute->attisdropped ||
+			attribute->atttypid != log_columns[i].type ||
+			strcmp(NameStr(attribute->attname), log_columns[i].name) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("partition \"%s\" has other columns than a message log", RelationGetRelationName(rel)),
+					 errdetail("Column %d should be \"%s\".", i + 1, log_columns[i].name)));
+	}
+}
+
+/* Raise 0A000 for something on the log that neither produce nor claim honours. */
+static void
+raise_unsupported(const Stream *stream, const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("the log of stream \"%s\" has %s, which sqlstreams does not support", stream->name, what),
+			 errhint("Remove them from table \"sqlstreams.message_log_%lld\".", (long long) stream->stream_id)));
+}
+
+/* Has the partitioned table triggers that fire once for a statement? */
+static bool
+has_statement_triggers(Oid log_oid)
+{
+	Relation	rel = try_table_open(log_oid, AccessShareLock);
+	TriggerDesc *triggers;
+	bool		result;
+
+	if (rel == NULL)
+		return false;
+	triggers = rel->trigdesc;
+	result = triggers != NULL && (triggers->trig_insert_before_statement ||
+								  triggers->trig_insert_after_statement ||
+								  triggers->trig_insert_new_table);
+	table_close(rel, AccessShareLock);
+	return result;
+}
+
+/*
+ * Raise 0A000 if the log has what only a query that names it would honour.
+ * Looks at the partitioned table without locking it.
+ */
+void
+message_log_check_access(const Stream *stream)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(stream->log_oid));
+	Form_pg_class form;
+	bool		has_row_security;
+	bool		has_rules;
+	bool		has_triggers;
+
+	if (!HeapTupleIsValid(tuple))
+		stream_raise_not_found(stream->name);
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	has_row_security = form->relrowsecurity;
+	has_rules = form->relhasrules;
+	has_triggers = form->relhastriggers;
+	ReleaseSysCache(tuple);
+
+	if (has_row_security)
+		raise_unsupported(stream, "row-level security policies");
+	if (has_rules)
+		raise_unsupported(stream, "rules");
+	if (has_triggers && has_statement_triggers(stream->log_oid))
+		raise_unsupported(stream, "triggers for each statement");
+}
+
+/* Can rows go straight into the heap and the indexes? */
+static bool
+is_plain(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	return desc->natts == LOG_COLUMNS &&
+		rel->trigdesc == NULL &&
+		(desc->constr == NULL || desc->constr->num_check == 0) &&
+		!compat_has_generated_column(desc);
+}
+
+/* Put a message into a slot of the partition. */
+static void
+store_message(TupleTableSlot *slot, const LogMessage *message)
+{
+	ExecClearTuple(slot);
+	memcpy(slot->tts_values, message->values, sizeof(message->values));
+	memcpy(slot->tts_isnull, message->isnull, sizeof(message->isnull));
+	slot->tts_values[Anum_log_id - 1] = Int64GetDatum(message->id);
+	slot->tts_isnull[Anum_log_id - 1] = false;
+}
+
+/* Append one message to a plain partition. */
+static void
+append_one(ResultRelInfo *rri, EState *estate, const LogMessage *message)
+{
+	Relation	rel = rri->ri_RelationDesc;
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+
+	store_message(slot, message);
+	ExecStoreVirtualTuple(slot);
+	table_tuple_insert(rel, slot, GetCurrentCommandId(true), 0, NULL);
+	(void) compat_insert_index_tuples(rri, slot, estate, false, NULL);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* Append messages to a plain partition, many to a page and a WAL record. */
+static void
+append_many(ResultRelInfo *rri, EState *estate, LogMessage **messages, int count)
+{
+	Relation	rel = rri->ri_RelationDesc;
+	int			slot_count = Min(count, APPEND_CHUNK_ROWS);
+	TupleTableSlot **slots = palloc(sizeof(TupleTableSlot *) * slot_count);
+	BulkInsertState bulk = GetBulkInsertState();
+
+	for (int i = 0; i < slot_count; i++)
+		slots[i] = table_slot_create(rel, NULL);
+
+	for (int done = 0; done < count; done += slot_count)
+	{
+		slot_count = Min(slot_count, count - done);
+		for (int i = 0; i < slot_count; i++)
+		{
+			store_message(slots[i], messages[done + i]);
+			ExecStoreVirtualTuple(slots[i]);
+		}
+		table_multi_insert(rel, slots, slot_count, GetCurrentCommandId(true), 0, bulk);
+		for (int i = 0; i < slot_count; i++)
+		{
+			(void) compat_insert_index_tuples(rri, slots[i], estate, false, NULL);
+			ResetPerTupleExprContext(estate);
+		}
+		CHECK_FOR_INTERRUPTS();
+	}
+
+	for (int i = 0; i < Min(count, APPEND_CHUNK_ROWS); i++)
+		ExecDropSingleTupleTableSlot(slots[i]);
+	FreeBulkInsertState(bulk);
+}
+
+/* Set the columns behind the log's own to their defaults. */
+static void
+fill_added_columns(Relation rel, TupleTableSlot *slot, EState *estate)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = LOG_COLUMNS; i < desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+		Expr	   *expr = NULL;
+
+		slot->tts_values[i] = (Datum) 0;
+		slot->tts_isnull[i] = true;
+		if (!attribute->attisdropped && attribute->attgenerated == '\0')
+			expr = (Expr *) build_column_default(rel, i + 1);
+		if (expr != NULL)
+			slot->tts_values[i] = ExecEvalExpr(ExecPrepareExpr(expr, estate),
+											   GetPerTupleExprContext(estate),
+											   &slot->tts_isnull[i]);
+	}
+}
+
+/*
+ * Append a message with all that its owner put on the partition.  A trigger
+ * may refuse the row: then its id is set to 0, as nothing is stored.
+ */
+static void
+append_with_executor(ResultRelInfo *rri, EState *estate, LogMessage *message)
+{
+	Relation	rel = rri->ri_RelationDesc;
+	TupleTableSlot *slot = table_slot_create(rel, &estate->es_tupleTable);
+	bool		isnull;
+
+	store_message(slot, message);
+	fill_added_columns(rel, slot, estate);
+	ExecStoreVirtualTuple(slot);
+	ItemPointerSetInvalid(&slot->tts_tid);
+
+	ExecSimpleRelationInsert(rri, estate, slot);
+
+	if (!ItemPointerIsValid(&slot->tts_tid))
+		message->id = 0;
+	else if (DatumGetInt64(slot_getattr(slot, Anum_log_id, &isnull)) != message->id)
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("a trigger on table \"%s\" changed a message id", RelationGetRelationName(rel))));
+}
+
+/* Append to a partition that is not plain. */
+static void
+append_all_with_executor(ResultRelInfo *rri, EState *estate, LogMessage **messages, int count)
+{
+	estate->es_output_cid = GetCurrentCommandId(true);
+	AfterTriggerBeginQuery();
+	for (int i = 0; i < count; i++)
+		append_with_executor(rri, estate, messages[i]);
+	AfterTriggerEndQuery(estate);
+	ExecResetTupleTable(estate->es_tupleTable, false);
+}
+
+/* Append messages that live in one partition, which is open. */
+static void
+append_to_partition(Relation rel, LogMessage **messages, int count)
+{
+	EState	   *estate = CreateExecutorState();
+	ResultRelInfo *rri = makeNode(ResultRelInfo);
+
+	InitResultRelInfo(rri, rel, 0, NULL, 0);
+	ExecOpenIndices(rri, false);
+	if (!is_plain(rel))
+		append_all_with_executor(rri, estate, messages, count);
+	else if (count == 1)
+		append_one(rri, estate, messages[0]);
+	else
+		append_many(rri, estate, messages, count);
+	ExecCloseIndices(rri);
+	FreeExecutorState(estate);
+}
+
+/*
+ * As append_to_partition, but an error about a constraint says nothing of the
+ * row: PostgreSQL's detail would show the payload.
+ */
+static void
+append_without_detail(Relation rel, LogMessage **messages, int count)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		append_to_partition(rel, messages, count);
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION)
+			error->detail = NULL;
+		FlushErrorState();
+		ReThrowError(error);
+	}
+	PG_END_TRY();
+}
+
+/*
+ * Append messages, whose ids rise, to the log.  Makes partitions that are
+ * missing.  The caller is inside of the stream's fence.  The partitions stay
+ * locked until the transaction ends.
+ */
+void
+message_log_append(const Stream *stream, LogMessage **messages, int count)
+{
+	int			done = 0;
+
+	message_log_check_access(stream);
+	while (done < count)
+	{
+		int64		number = partition_number(stream, messages[done]->id);
+		int64		last_id = partition_last_id(stream, number);
+		Relation	rel = partition_maker_open(stream, number);
+		int			end = done + 1;
+
+		while (end < count && messages[end]->id <= last_id)
+			end++;
+		append_without_detail(rel, &messages[done], end - done);
+		table_close(rel, NoLock);
+		done = end;
+	}
+}
+
+/*
+ * Begin to read the rows of the log with ids in a range, in id order, as the
+ * snapshot shows them.  The snapshot is registered by the caller, who ends the
+ * scan with message_log_scan_end.
+ */
+LogScan *
+message_log_scan_begin(const Stream *stream, Snapshot snapshot, int64 from_id, int64 to_id)
+{
+	LogScan    *scan = palloc0(sizeof(LogScan));
+
+	scan->stream = stream;
+	scan->snapshot = snapshot;
+	scan->number = -1;
+	message_log_scan_seek(scan, from_id, to_id);
+	return scan;
+}
+
+/* Leave the current partition.  Its lock stays until the transaction ends. */
+static void
+close_partition(LogScan *scan)
+{
+	if (scan->rel == NULL)
+		return;
+	index_endscan(scan->scan);
+	ExecDropSingleTupleTableSlot(scan->slot);
+	index_close(scan->index, NoLock);
+	table_close(scan->rel, NoLock);
+	scan->rel = NULL;
+}
+
+/* Put the index scan of the current partition at the range. */
+static void
+rescan_partition(LogScan *scan)
+{
+	ScanKeyData keys[2];
+
+	ScanKeyInit(&keys[0], 1, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(scan->from_id));
+	ScanKeyInit(&keys[1], 1, BTLessEqualStrategyNumber, F_INT8LE, Int64GetDatum(scan->to_id));
+	index_rescan(scan->scan, keys, 2, NULL, 0);
+}
+
+/* Read another range with the same scan. */
+void
+message_log_scan_seek(LogScan *scan, int64 from_id, int64 to_id)
+{
+	int64		number = partition_number(scan->stream, from_id);
+
+	if (number != scan->number)
+		close_partition(scan);
+	scan->from_id = from_id;
+	scan->to_id = to_id;
+	scan->searched_to = from_id - 1;
+	scan->number = number;
+	if (scan->rel != NULL)
+		rescan_partition(scan);
+}
+
+/*
+ * Open the partition where the scan is, or the next one that exists; false
+ * when there is none up to the end of the range.
+ */
+static bool
+open_partition(LogScan *scan)
+{
+	Oid			index;
+
+	scan->rel = partition_open(scan->stream, scan->number, scan->snapshot, AccessShareLock);
+	while (scan->rel == NULL)
+	{
+		if (!partition_find_next(scan->stream, scan->number + 1, scan->snapshot, &scan->number))
+			return false;
+		scan->from_id = partition_first_id(scan->stream, scan->number);
+		scan->searched_to = Min(scan->from_id - 1, scan->to_id);
+		if (scan->from_id > scan->to_id)
+			return false;
+		scan->rel = partition_open(scan->stream, scan->number, scan->snapshot, AccessShareLock);
+	}
+
+	index = COMPAT_PRIMARY_KEY_INDEX(scan->rel);
+	if (!OidIsValid(index))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("partition \"%s\" has no primary key", RelationGetRelationName(scan->rel)),
+				 errhint("Add a primary key on column \"id\".")));
+	scan->index = index_open(index, AccessShareLock);
+	scan->slot = table_slot_create(scan->rel, NULL);
+	scan->scan = COMPAT_INDEX_BEGINSCAN(scan->rel, scan->index, scan->snapshot, 2);
+	rescan_partition(scan);
+	return true;
+}
+
+/* Go to the next row; false when there is none. */
+bool
+message_log_scan_next(LogScan *scan)
+{
+	bool		isnull;
+
+	for (;;)
+	{
+		if (scan->from_id > scan->to_id)
+			return false;
+		if (scan->rel == NULL && !open_partition(scan))
+			return false;
+		if (index_getnext_slot(scan->scan, ForwardScanDirection, scan->slot))
+		{
+			scan->id = DatumGetInt64(slot_getattr(scan->slot, Anum_log_id, &isnull));
+			scan->searched_to = scan->id;
+			return true;
+		}
+
+		scan->searched_to = Min(partition_last_id(scan->stream, scan->number), scan->to_id);
+		scan->from_id = scan->searched_to + 1;
+		if (scan->from_id > scan->to_id)
+			return false;
+		close_partition(scan);
+		scan->number++;
+	}
+}
+
+/* The id of the current row. */
+int64
+message_log_scan_id(const LogScan *scan)
+{
+	return scan->id;
+}
+
+/*
+ * Every row of the range up to this id was returned.  It stays before a range
+ * that has no partition unless there is a later one: rows may still come there.
+ */
+int64
+message_log_scan_searched_to(const LogScan *scan)
+{
+	return scan->searched_to;
+}
+
+/* The columns of the current row, valid until the scan moves. */
+void
+message_log_scan_row(LogScan *scan, Datum **values, bool **isnull)
+{
+	slot_getallattrs(scan->slot);
+	*values = scan->slot->tts_values;
+	*isnull = scan->slot->tts_isnull;
+}
+
+/* End the scan. */
+void
+message_log_scan_end(LogScan *scan)
+{
+	close_partition(scan);
+	pfree(scan);
+}

@@ -1,0 +1,354 @@
+/*
+ * partition.c
+ *		Which partition of a log an id lives in; find, make, drop one.
+ *
+ * Partition n of stream s is message_log_<s>_<n> and holds the ids from
+ * n * partition_size + 1 to (n + 1) * partition_size.  So the partition of an
+ * id is known by arithmetic, and found by name.
+ *
+ * Producers and claims lock the partitions that they touch and never the
+ * partitioned table, so that what happens to one partition, or to the table as
+ * a whole, is none of their business.  A partition that was opened before is
+ * found in a small cache; whatever the cache says is checked again, under the
+ * partition's lock, after any invalidation of it.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/indexing.h"
+#include "catalog/partition.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "common/int.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+
+#include "access.h"
+#include "message_log.h"
+#include "partition.h"
+#include "storage.h"
+
+/* A partition that was found to belong to a log. */
+typedef struct KnownPartition
+{
+	Oid			log_oid;		/* InvalidOid: the place is free */
+	int64		number;
+	Oid			oid;
+} KnownPartition;
+
+/* One place for each value of a hash; a stream in use has one or two. */
+#define KNOWN_PARTITIONS 64
+
+static KnownPartition known_partitions[KNOWN_PARTITIONS];
+
+/* Forget a partition that changed.  Runs inside of anything. */
+static void
+invalidate_callback(Datum arg, Oid relid)
+{
+	for (int i = 0; i < KNOWN_PARTITIONS; i++)
+	{
+		if (!OidIsValid(relid) || known_partitions[i].oid == relid)
+			known_partitions[i].log_oid = InvalidOid;
+	}
+}
+
+/* Start watching for changes.  Called once, when the library is loaded. */
+void
+partition_init(void)
+{
+	CacheRegisterRelcacheCallback(invalidate_callback, (Datum) 0);
+}
+
+/* The number of the partition that an id lives in. */
+int64
+partition_number(const Stream *stream, int64 id)
+{
+	return (id - 1) / stream->partition_size;
+}
+
+/* The lowest id of a partition. */
+int64
+partition_first_id(const Stream *stream, int64 number)
+{
+	return number * stream->partition_size + 1;
+}
+
+/* The highest id of a partition, whose number some id has. */
+int64
+partition_last_id(const Stream *stream, int64 number)
+{
+	int64		result;
+
+	if (pg_mul_s64_overflow(number + 1, stream->partition_size, &result))
+		return PG_INT64_MAX - 1;
+	return Min(result, PG_INT64_MAX - 1);
+}
+
+static KnownPartition *
+known_place(Oid log_oid, int64 number)
+{
+	return &known_partitions[((uint64) log_oid * 31 + (uint64) number) % KNOWN_PARTITIONS];
+}
+
+/* The table of a log's partition by name, or InvalidOid. */
+static Oid
+find_by_name(const Stream *stream, int64 number, Snapshot snapshot)
+{
+	Relation	rel = table_open(RelationRelationId, AccessShareLock);
+	NameData	name;
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	Oid			result = InvalidOid;
+
+	snprintf(NameStr(name), NAMEDATALEN, "message_log_" INT64_FORMAT "_" INT64_FORMAT,
+			 stream->stream_id, number);
+	ScanKeyInit(&keys[0], Anum_pg_class_relname, BTEqualStrategyNumber, F_NAMEEQ, NameGetDatum(&name));
+	ScanKeyInit(&keys[1], Anum_pg_class_relnamespace, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(stream_schema_oid()));
+
+	/*
+	 * Not by a syscache: it can lag behind the snapshot, which may show a
+	 * producer's messages just before that producer's invalidations arrive.
+	 */
+	scan = systable_beginscan(rel, ClassNameNspIndexId, true, snapshot, 2, keys);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		result = ((Form_pg_class) GETSTRUCT(tuple))->oid;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return result;
+}
+
+/* Is the open relation attached to the stream's log, with its columns? */
+static bool
+is_partition_of(const Stream *stream, Relation rel)
+{
+	if (rel->rd_rel->relkind != RELKIND_RELATION || !rel->rd_rel->relispartition ||
+		get_partition_parent(RelationGetRelid(rel), true) != stream->log_oid)
+		return false;
+	message_log_check_columns(rel);
+	return true;
+}
+
+/* Open a relation that may be the partition, or return NULL. */
+static Relation
+open_and_check(const Stream *stream, int64 number, Oid oid, LOCKMODE lockmode)
+{
+	KnownPartition *place = known_place(stream->log_oid, number);
+	Relation	rel = try_table_open(oid, lockmode);
+
+	if (rel == NULL)
+		return NULL;
+
+	/* the lock has taken in what changed, so the place can be believed now */
+	if (place->log_oid == stream->log_oid && place->number == number && place->oid == oid)
+		return rel;
+	if (!is_partition_of(stream, rel))
+	{
+		table_close(rel, lockmode);
+		return NULL;
+	}
+	place->log_oid = stream->log_oid;
+	place->number = number;
+	place->oid = oid;
+	return rel;
+}
+
+/*
+ * Open a partition of the stream's log with a lock, or return NULL when there
+ * is none.  With a snapshot, a partition that this snapshot shows is found.
+ */
+Relation
+partition_open(const Stream *stream, int64 number, Snapshot snapshot, LOCKMODE lockmode)
+{
+	KnownPartition *place = known_place(stream->log_oid, number);
+	Relation	rel;
+	Oid			oid;
+
+	if (place->log_oid == stream->log_oid && place->number == number)
+	{
+		rel = open_and_check(stream, number, place->oid, lockmode);
+		if (rel != NULL)
+			return rel;
+	}
+	oid = find_by_name(stream, number, snapshot);
+	return OidIsValid(oid) ? open_and_check(stream, number, oid, lockmode) : NULL;
+}
+
+/* The number in a partition's name, or -1 when it has another name. */
+static int64
+number_in_name(const Stream *stream, const char *name)
+{
+	char		prefix[NAMEDATALEN];
+	char	   *end;
+	int64		number;
+
+	snprintf(prefix, sizeof(prefix), "message_log_" INT64_FORMAT "_", stream->stream_id);
+	if (strncmp(name, prefix, strlen(prefix)) != 0 || name[strlen(prefix)] == '\0')
+		return -1;
+	errno = 0;
+	number = strtoll(name + strlen(prefix), &end, 10);
+	return *end == '\0' && errno == 0 ? number : -1;
+}
+
+static int
+compare_partitions(const void *a, const void *b)
+{
+	int64		x = ((const StreamPartition *) a)->number;
+	int64		y = ((const StreamPartition *) b)->number;
+
+	return (x > y) - (x < y);
+}
+
+/* As partition_list, as a snapshot shows the partitions. */
+static int
+list_partitions(const Stream *stream, Snapshot snapshot, StreamPartition **partitions)
+{
+	Relation	rel = table_open(InheritsRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	int			count = 0;
+	int			capacity = 16;
+
+	*partitions = palloc(sizeof(StreamPartition) * capacity);
+	ScanKeyInit(&key, Anum_pg_inherits_inhparent, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(stream->log_oid));
+	scan = systable_beginscan(rel, InheritsParentIndexId, true, snapshot, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Oid			oid = ((Form_pg_inherits) GETSTRUCT(tuple))->inhrelid;
+		char	   *name = get_rel_name(oid);
+		int64		number = name != NULL ? number_in_name(stream, name) : -1;
+
+		if (number < 0)
+			continue;
+		if (count == capacity)
+		{
+			capacity *= 2;
+			*partitions = repalloc(*partitions, sizeof(StreamPartition) * capacity);
+		}
+		(*partitions)[count].oid = oid;
+		(*partitions)[count++].number = number;
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	qsort(*partitions, count, sizeof(StreamPartition), compare_partitions);
+	return count;
+}
+
+/* The partitions of the stream's log, by number, without locking any. */
+int
+partition_list(const Stream *stream, StreamPartition **partitions)
+{
+	return list_partitions(stream, NULL, partitions);
+}
+
+/*
+ * Find the lowest partition that the snapshot shows with this number or a
+ * higher one.
+ */
+bool
+partition_find_next(const Stream *stream, int64 number, Snapshot snapshot, int64 *found)
+{
+	StreamPartition *partitions;
+	int			count = list_partitions(stream, snapshot, &partitions);
+
+	for (int i = 0; i < count; i++)
+	{
+		*found = partitions[i].number;
+		if (*found >= number)
+			return true;
+	}
+	return false;
+}
+
+/* Raise 55000 for a table that stands where a partition should be. */
+static void
+raise_not_attached(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s\" is not a partition of its log", name),
+			 errhint("Attach it again, or drop it.")));
+}
+
+/*
+ * Make a partition of a log unless it exists.
+ *
+ * The table is made by itself and then attached, which takes a weaker lock on
+ * the partitioned table than CREATE TABLE ... PARTITION OF.  Attaching is done
+ * as the owner, since it builds the owner's indexes.
+ */
+void
+partition_create(int64 stream_id, Oid log_oid, int64 partition_size, int64 number)
+{
+	AccessState saved;
+	Stream		stream = {0};
+	Oid			owner = access_relation_owner(log_oid);
+	char	   *log = psprintf("message_log_" INT64_FORMAT, stream_id);
+	char	   *name = psprintf("%s_" INT64_FORMAT, log, number);
+	Relation	rel;
+
+	if (!OidIsValid(owner))
+		return;
+	stream.stream_id = stream_id;
+	stream.log_oid = log_oid;
+	stream.partition_size = partition_size;
+	rel = partition_open(&stream, number, NULL, AccessShareLock);
+	if (rel != NULL)
+	{
+		table_close(rel, AccessShareLock);
+		return;
+	}
+	if (OidIsValid(find_by_name(&stream, number, NULL)))
+		raise_not_attached(name);
+
+	access_become_extension(&saved);
+	storage_execute(psprintf("CREATE TABLE sqlstreams.%s (LIKE sqlstreams.%s INCLUDING DEFAULTS INCLUDING CONSTRAINTS"
+							 " INCLUDING GENERATED INCLUDING STORAGE INCLUDING COMPRESSION)", name, log));
+	storage_execute(psprintf("ALTER TABLE sqlstreams.%s OWNER TO %s", name,
+							 quote_identifier(GetUserNameFromId(owner, false))));
+	access_restore(&saved);
+
+	access_become_owner(owner, &saved);
+	storage_execute(psprintf("ALTER TABLE sqlstreams.%s ATTACH PARTITION sqlstreams.%s"
+							 " FOR VALUES FROM (" INT64_FORMAT ") TO (" INT64_FORMAT ")", log, name,
+							 partition_first_id(&stream, number),
+							 partition_last_id(&stream, number) + 1));
+	access_restore(&saved);
+}
+
+/*
+ * Drop a partition if nobody has it or its log locked just now; says whether
+ * it is gone.
+ */
+bool
+partition_drop_if_free(const Stream *stream, int64 number)
+{
+	AccessState saved;
+	Oid			oid = find_by_name(stream, number, NULL);
+
+	if (!OidIsValid(oid))
+		return true;
+	if (!ConditionalLockRelationOid(stream->log_oid, AccessExclusiveLock))
+		return false;
+	if (!ConditionalLockRelationOid(oid, AccessExclusiveLock))
+	{
+		UnlockRelationOid(stream->log_oid, AccessExclusiveLock);
+		return false;
+	}
+	access_become_extension(&saved);
+	storage_execute(psprintf("DROP TABLE sqlstreams.message_log_" INT64_FORMAT "_" INT64_FORMAT,
+							 stream->stream_id, number));
+	access_restore(&saved);
+	return true;
+}

@@ -1,0 +1,15 @@
+/*
+ * settings.h
+ *		The settings of the extension.
+ */
+#ifndef SQLSTREAMS_SETTINGS_H
+#define SQLSTREAMS_SETTINGS_H
+
+#include "postgres.h"
+
+/* A claim that is its own transaction does not wait for its WAL. */
+extern bool sqlstreams_relaxed_claim;
+
+extern void settings_init(void);
+
+#endif							/* SQLSTREAMS_SETTINGS_H */

@@ -1,0 +1,262 @@
+/*
+ * state_table.c
+ *		Tables of ours whose rows are written often: direct access to them.
+ *
+ * Cursors, leases and keys are read and written without planner and executor,
+ * by the functions that PostgreSQL uses for its own catalogs.  These know
+ * plain tables with plain indexes only.  The tables belong to the stream's
+ * owner, who may have added something to them that would be bypassed here; so
+ * opening one checks that it is as it was made, and refuses it otherwise.
+ *
+ * Two tools keep what is written a thousand times a second cheap to find while
+ * an old snapshot keeps dead versions alive: rows are replaced by inserting one
+ * with a higher number in its key and deleting the one before, and they are
+ * read from the end of the index.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/pg_am.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/snapmgr.h"
+
+#include "compat.h"
+#include "state_table.h"
+
+/* Raise 55000 for a table that has been changed so that we cannot write it. */
+static void
+raise_altered(Relation rel, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s\" has been altered", RelationGetRelationName(rel)),
+			 errdetail_internal("%s", detail),
+			 errhint("Undo the change: this table holds internal state and is written without the executor.")));
+}
+
+/* Check that nobody put anything on the table that we would bypass. */
+static void
+check_plain(Relation rel, const Oid *column_types, int column_count, int index_count)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	if (rel->rd_rel->relkind != RELKIND_RELATION || rel->rd_rel->relam != HEAP_TABLE_AM_OID)
+		raise_altered(rel, _("It is not a plain heap table."));
+	if (desc->natts != column_count)
+		raise_altered(rel, _("It has other columns than it was made with."));
+	for (int i = 0; i < column_count; i++)
+	{
+		if (TupleDescAttr(desc, i)->atttypid != column_types[i])
+			raise_altered(rel, _("It has other columns than it was made with."));
+	}
+	if (rel->rd_rel->relhastriggers)
+		raise_altered(rel, _("It has triggers."));
+	if (rel->rd_rel->relrowsecurity)
+		raise_altered(rel, _("It has row-level security."));
+	if (rel->rd_rel->relhasrules)
+		raise_altered(rel, _("It has rules."));
+	if (desc->constr != NULL && desc->constr->num_check > 0)
+		raise_altered(rel, _("It has check constraints."));
+	if (compat_has_generated_column(desc))
+		raise_altered(rel, _("It has generated columns."));
+	if (list_length(RelationGetIndexList(rel)) != index_count)
+		raise_altered(rel, _("It has other indexes than it was made with."));
+}
+
+/* Check that an index is one that plain insertion can fill. */
+static void
+check_plain_index(Relation rel, IndexInfo *info)
+{
+	if (info->ii_Expressions != NIL || info->ii_Predicate != NIL || info->ii_ExclusionOps != NULL)
+		raise_altered(rel, _("It has other indexes than it was made with."));
+}
+
+/*
+ * Open a state table for reading and writing, keeping the lock until the
+ * transaction ends.  Returns false when it does not exist any more.
+ */
+bool
+state_table_open(StateTable *table, Oid oid, const Oid *column_types,
+				 int column_count, int index_count)
+{
+	memset(table, 0, sizeof(StateTable));
+	table->rel = OidIsValid(oid) ? try_table_open(oid, RowExclusiveLock) : NULL;
+	if (table->rel == NULL)
+		return false;
+	check_plain(table->rel, column_types, column_count, index_count);
+	return true;
+}
+
+/* Close a state table that was opened. */
+void
+state_table_close(StateTable *table)
+{
+	if (table->indexes != NULL)
+		CatalogCloseIndexes(table->indexes);
+	if (table->estate != NULL)
+	{
+		ExecCloseIndices(table->result_rel);
+		ExecDropSingleTupleTableSlot(table->slot);
+		FreeExecutorState(table->estate);
+	}
+	table_close(table->rel, NoLock);
+}
+
+/* The index of the table's primary key. */
+Oid
+state_table_primary_key(StateTable *table)
+{
+	Oid			index = COMPAT_PRIMARY_KEY_INDEX(table->rel);
+
+	if (!OidIsValid(index))
+		raise_altered(table->rel, _("Its primary key is missing."));
+	return index;
+}
+
+/* The index whose first column is this one. */
+Oid
+state_table_index_on(StateTable *table, AttrNumber first_column)
+{
+	ListCell   *cell;
+
+	foreach(cell, RelationGetIndexList(table->rel))
+	{
+		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
+		bool		matches = index->rd_index->indkey.values[0] == first_column &&
+			index->rd_index->indisvalid;
+
+		index_close(index, NoLock);
+		if (matches)
+			return lfirst_oid(cell);
+	}
+	raise_altered(table->rel, _("One of its indexes is missing."));
+	return InvalidOid;
+}
+
+/* Insert a row. */
+void
+state_table_insert(StateTable *table, Datum *values, bool *isnull)
+{
+	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(table->rel), values, isnull);
+
+	if (table->indexes == NULL)
+	{
+		table->indexes = CatalogOpenIndexes(table->rel);
+		for (int i = 0; i < table->indexes->ri_NumIndices; i++)
+			check_plain_index(table->rel, table->indexes->ri_IndexRelationInfo[i]);
+	}
+	CatalogTupleInsertWithInfo(table->rel, tuple, table->indexes);
+	heap_freetuple(tuple);
+}
+
+/* Get what state_table_insert_unless_exists needs. */
+static void
+prepare_insert_unless_exists(StateTable *table)
+{
+	table->estate = CreateExecutorState();
+	table->result_rel = makeNode(ResultRelInfo);
+	table->slot = table_slot_create(table->rel, NULL);
+	InitResultRelInfo(table->result_rel, table->rel, 0, NULL, 0);
+	ExecOpenIndices(table->result_rel, true);
+	for (int i = 0; i < table->result_rel->ri_NumIndices; i++)
+		check_plain_index(table->rel, table->result_rel->ri_IndexRelationInfo[i]);
+}
+
+/*
+ * Insert a row unless one with its key exists; says whether it did, and if not
+ * sets *existing to the row that is in the way.  Waits for a transaction that
+ * is inserting or deleting the key.  This is what INSERT ... ON CONFLICT DO
+ * NOTHING does, at every isolation level.
+ */
+bool
+state_table_insert_unless_exists(StateTable *table, Datum *values, bool *isnull,
+								 ItemPointer existing)
+{
+	TupleTableSlot *slot;
+	bool		inserted = false;
+
+	if (table->estate == NULL)
+		prepare_insert_unless_exists(table);
+
+	slot = table->slot;
+	ExecClearTuple(slot);
+	memcpy(slot->tts_values, values, sizeof(Datum) * slot->tts_tupleDescriptor->natts);
+	memcpy(slot->tts_isnull, isnull, sizeof(bool) * slot->tts_tupleDescriptor->natts);
+	ExecStoreVirtualTuple(slot);
+	slot->tts_tableOid = RelationGetRelid(table->rel);
+
+	/* a conflict that shows only after the row is in takes it out again */
+	while (!inserted &&
+		   COMPAT_EXEC_CHECK_INDEX_CONSTRAINTS(table->result_rel, slot, table->estate, existing))
+	{
+		uint32		token = SpeculativeInsertionLockAcquire(GetCurrentTransactionId());
+		bool		conflict = false;
+
+		table_tuple_insert_speculative(table->rel, slot, GetCurrentCommandId(true), 0, NULL, token);
+		(void) compat_insert_index_tuples(table->result_rel, slot, table->estate, true, &conflict);
+		table_tuple_complete_speculative(table->rel, slot, token, !conflict);
+		SpeculativeInsertionLockRelease(GetCurrentTransactionId());
+		inserted = !conflict;
+		CHECK_FOR_INTERRUPTS();
+	}
+	ResetPerTupleExprContext(table->estate);
+	return inserted;
+}
+
+/*
+ * Delete the row at a place.  With wait, waits for transactions that have
+ * locked or changed it; without, returns TM_BeingModified when there is one.
+ */
+TM_Result
+state_table_delete(StateTable *table, ItemPointer tid, bool wait)
+{
+	TM_FailureData failure;
+
+	return table_tuple_delete(table->rel, tid, GetCurrentCommandId(true),
+							  InvalidSnapshot, InvalidSnapshot, wait, &failure, false);
+}
+
+/*
+ * Lock the row at a place against being deleted by others until the
+ * transaction ends.  Any number of transactions can hold such a lock at once.
+ */
+TM_Result
+state_table_lock_shared(StateTable *table, ItemPointer tid, Snapshot snapshot)
+{
+	TM_FailureData failure;
+	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
+	TM_Result	result;
+
+	result = table_tuple_lock(table->rel, tid, snapshot, slot, GetCurrentCommandId(true),
+							  LockTupleKeyShare, LockWaitBlock, 0, &failure);
+	ExecDropSingleTupleTableSlot(slot);
+	return result;
+}
+
+/* Begin to read rows in the order of an index.  Keys name table columns. */
+void
+state_scan_begin(StateScan *scan, StateTable *table, Oid index, Snapshot snapshot,
+				 int key_count, ScanKey keys)
+{
+	scan->index = index_open(index, AccessShareLock);
+	scan->scan = systable_beginscan_ordered(table->rel, scan->index, snapshot, key_count, keys);
+}
+
+/* The next row in that direction, or NULL; valid until the next call. */
+HeapTuple
+state_scan_next(StateScan *scan, ScanDirection direction)
+{
+	return systable_getnext_ordered(scan->scan, direction);
+}
+
+/* End reading. */
+void
+state_scan_end(StateScan *scan)
+{
+	systable_endscan_ordered(scan->scan);
+	index_close(scan->index, NoLock);
+}

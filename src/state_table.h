@@ -1,0 +1,47 @@
+/*
+ * state_table.h
+ *		Tables of ours whose rows are written often: direct access to them.
+ */
+#ifndef SQLSTREAMS_STATE_TABLE_H
+#define SQLSTREAMS_STATE_TABLE_H
+
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/tableam.h"
+#include "catalog/indexing.h"
+#include "utils/rel.h"
+#include "utils/snapshot.h"
+
+typedef struct StateTable
+{
+	Relation	rel;
+	CatalogIndexState indexes;	/* NULL until the first plain insert */
+	struct EState *estate;		/* these three: NULL until the first insert
+								 * that looks for its key before */
+	struct ResultRelInfo *result_rel;
+	struct TupleTableSlot *slot;
+} StateTable;
+
+typedef struct StateScan
+{
+	Relation	index;
+	SysScanDesc scan;
+} StateScan;
+
+extern bool state_table_open(StateTable *table, Oid oid, const Oid *column_types,
+							 int column_count, int index_count);
+extern void state_table_close(StateTable *table);
+extern void state_table_insert(StateTable *table, Datum *values, bool *isnull);
+extern bool state_table_insert_unless_exists(StateTable *table, Datum *values, bool *isnull,
+											 ItemPointer existing);
+extern TM_Result state_table_delete(StateTable *table, ItemPointer tid, bool wait);
+extern TM_Result state_table_lock_shared(StateTable *table, ItemPointer tid, Snapshot snapshot);
+extern void state_scan_begin(StateScan *scan, StateTable *table, Oid index,
+							 Snapshot snapshot, int key_count, ScanKey keys);
+extern HeapTuple state_scan_next(StateScan *scan, ScanDirection direction);
+extern void state_scan_end(StateScan *scan);
+extern Oid	state_table_primary_key(StateTable *table);
+extern Oid	state_table_index_on(StateTable *table, AttrNumber first_column);
+
+#endif							/* SQLSTREAMS_STATE_TABLE_H */

@@ -1,0 +1,170 @@
+/*
+ * storage.c
+ *		A stream's tables: what they look like, making and dropping them.
+ *
+ * The tables lie in the extension's schema but are no members of the
+ * extension: they belong to the stream's owner, are dumped like any table, and
+ * keep DROP EXTENSION from succeeding while there are streams.  They are made
+ * by the role that owns the extension's objects, because nobody else may
+ * create anything in that schema, and then handed over.
+ *
+ * The tables of a feature are made when it is first used.  The log's partitions
+ * are made by partition.c.
+ */
+#include "postgres.h"
+
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#include "access.h"
+#include "storage.h"
+
+/*
+ * Rows of these tables live for a moment and their newest version is what a
+ * scan meets first, so that truncating the end of a table would only get in the
+ * way of those who write it; a vacuum is due by the number of dead rows alone.
+ */
+#define STATE_TABLE_SETTINGS \
+	"vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000"
+
+/* Run one utility command.  The caller acts as the role that it needs. */
+void
+storage_execute(const char *sql)
+{
+	int			result;
+
+	SPI_connect();
+	result = SPI_execute(sql, false, 0);
+	if (result != SPI_OK_UTILITY)
+		elog(ERROR, "could not execute \"%s\": %s", sql, SPI_result_code_string(result));
+	SPI_finish();
+}
+
+/* Make a table and hand it to its owner. */
+static void
+create_table(const char *kind, int64 stream_id, const char *body, Oid owner)
+{
+	storage_execute(psprintf("CREATE TABLE sqlstreams.%s_" INT64_FORMAT " %s", kind, stream_id, body));
+	storage_execute(psprintf("ALTER TABLE sqlstreams.%s_" INT64_FORMAT " OWNER TO %s", kind, stream_id,
+							 quote_identifier(GetUserNameFromId(owner, false))));
+}
+
+/* Make the log, without partitions, and the sequence of a new stream. */
+void
+storage_create_stream(int64 stream_id, Oid owner)
+{
+	AccessState saved;
+	const char *owner_name;
+
+	access_become_extension(&saved);
+	owner_name = quote_identifier(GetUserNameFromId(owner, false));
+	create_table("message_log", stream_id,
+				 "(id bigint NOT NULL,"
+				 " created_at timestamptz NOT NULL,"
+				 " deliver_at timestamptz,"
+				 " compaction_rank bigint,"
+				 " schema_version integer NOT NULL,"
+				 " concurrency \"char\","
+				 " message_key text COLLATE pg_catalog.\"C\","
+				 " routing_key text COLLATE pg_catalog.\"C\","
+				 " headers jsonb,"
+				 " options jsonb,"
+				 " payload jsonb,"
+				 " body bytea,"
+				 " PRIMARY KEY (id)) PARTITION BY RANGE (id)", owner);
+	storage_execute(psprintf("CREATE INDEX ON sqlstreams.message_log_" INT64_FORMAT
+							 " (message_key, id) WHERE message_key IS NOT NULL", stream_id));
+	storage_execute(psprintf("CREATE SEQUENCE sqlstreams.message_id_" INT64_FORMAT, stream_id));
+	storage_execute(psprintf("ALTER SEQUENCE sqlstreams.message_id_" INT64_FORMAT " OWNER TO %s",
+							 stream_id, owner_name));
+	storage_execute(psprintf("ALTER SEQUENCE sqlstreams.message_id_" INT64_FORMAT
+							 " OWNED BY sqlstreams.message_log_" INT64_FORMAT ".id", stream_id, stream_id));
+	access_restore(&saved);
+}
+
+/* Make the tables that keep the state of a stream's groups. */
+void
+storage_create_group_tables(const Stream *stream)
+{
+	AccessState saved;
+	Oid			owner = access_stream_owner(stream);
+
+	access_become_extension(&saved);
+	create_table("group_cursor", stream->stream_id,
+				 "(group_id bigint,"
+				 " version bigint,"
+				 " claimed bigint NOT NULL,"
+				 " lease_scan_from timestamptz NOT NULL,"
+				 " recheck_at timestamptz NOT NULL,"
+				 " stepped_over bigint[] NOT NULL,"
+				 " fence_last bigint NOT NULL,"
+				 " fence_holders xid8[] NOT NULL,"
+				 " fence_system bigint NOT NULL,"
+				 " fence_database oid NOT NULL,"
+				 " last_claim_at timestamptz,"
+				 " PRIMARY KEY (group_id, version)) WITH (" STATE_TABLE_SETTINGS ")", owner);
+	create_table("claim_lease", stream->stream_id,
+				 "(group_id bigint NOT NULL,"
+				 " claim_id bigint,"
+				 " segment integer,"
+				 " expires_at timestamptz NOT NULL,"
+				 " claimed_at timestamptz NOT NULL,"
+				 " lease_us bigint NOT NULL,"
+				 " messages integer NOT NULL,"
+				 " takeovers integer NOT NULL,"
+				 " released boolean NOT NULL,"
+				 " first_id bigint NOT NULL,"
+				 " members bytea NOT NULL,"
+				 " consumer text,"
+				 " PRIMARY KEY (claim_id, segment)) WITH (" STATE_TABLE_SETTINGS ")", owner);
+	storage_execute(psprintf("CREATE INDEX claim_lease_" INT64_FORMAT "_expires_at_idx ON sqlstreams.claim_lease_" INT64_FORMAT
+							 " (group_id, expires_at, claim_id, segment)", stream->stream_id, stream->stream_id));
+	create_table("claim_resolved", stream->stream_id,
+				 "(claim_id bigint,"
+				 " message_id bigint,"
+				 " PRIMARY KEY (claim_id, message_id)) WITH (" STATE_TABLE_SETTINGS ")", owner);
+	access_restore(&saved);
+}
+
+/* Make the table that keeps a stream's idempotency keys. */
+void
+storage_create_idempotency_table(int64 stream_id, Oid log_oid)
+{
+	AccessState saved;
+	Oid			owner = access_relation_owner(log_oid);
+
+	access_become_extension(&saved);
+	create_table("idempotency_key", stream_id,
+				 "(idempotency_key text COLLATE pg_catalog.\"C\" PRIMARY KEY,"
+				 " created_at timestamptz NOT NULL) WITH (" STATE_TABLE_SETTINGS ")", owner);
+	access_restore(&saved);
+	stream_invalidate_all();
+}
+
+/*
+ * Drop all of a stream's tables.  The sequence is locked first: with that no
+ * producer is open, and none begins, before anything else is waited for.
+ */
+void
+storage_drop_stream(const Stream *stream)
+{
+	static const char *const state_tables[] = {"group_cursor", "claim_lease", "claim_resolved", "idempotency_key"};
+	AccessState saved;
+
+	LockRelationOid(stream->sequence_oid, AccessExclusiveLock);
+
+	access_become_extension(&saved);
+	for (int i = 0; i < lengthof(state_tables); i++)
+	{
+		char	   *name = psprintf("%s_" INT64_FORMAT, state_tables[i], stream->stream_id);
+
+		if (OidIsValid(get_relname_relid(name, stream_schema_oid())))
+			storage_execute(psprintf("DROP TABLE sqlstreams.%s", name));
+	}
+	storage_execute(psprintf("DROP TABLE sqlstreams.message_log_" INT64_FORMAT, stream->stream_id));
+	access_restore(&saved);
+}

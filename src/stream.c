@@ -1,0 +1,330 @@
+/*
+ * stream.c
+ *		A stream's definition: load it, cache it, know when it has changed.
+ *
+ * Each backend keeps the streams that it used in a hash by name.  An entry is
+ * good while its generation is the cache's; any change of a row of
+ * sqlstreams.stream or sqlstreams.consumer_group raises the generation, by an
+ * invalidation of those tables' relcache entries that the change queues.
+ * The callback only counts, so it is safe wherever invalidations arrive.
+ *
+ * A lookup can be outdated by the time that its caller has a lock on the
+ * stream.  Callers therefore lock, ask stream_is_current, and look up again
+ * when it is not.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_collation.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+#include "utils/varlena.h"
+
+#include "access.h"
+#include "duration.h"
+#include "errors.h"
+#include "stream.h"
+
+/* A name this many edits away from an unknown one may be what was meant. */
+#define CLOSE_NAME_MAX_DISTANCE 3
+
+/* PostgreSQL measures the distance of no longer names. */
+#define CLOSE_NAME_MAX_BYTES 255
+
+static HTAB *stream_cache = NULL;
+static uint64 cache_generation = 1;
+static Oid	config_table_oids[2] = {InvalidOid, InvalidOid};
+
+/* Count a change of the configuration tables.  Runs inside of anything. */
+static void
+invalidate_callback(Datum arg, Oid relid)
+{
+	if (!OidIsValid(relid) || relid == config_table_oids[0] || relid == config_table_oids[1])
+		cache_generation++;
+}
+
+/* Start watching for changes.  Called once, when the library is loaded. */
+void
+stream_init(void)
+{
+	CacheRegisterRelcacheCallback(invalidate_callback, (Datum) 0);
+}
+
+/* A number that has changed if anything that the caches hold may have. */
+uint64
+stream_cache_generation(void)
+{
+	return cache_generation;
+}
+
+/* The schema of the extension.  Raises 3F000 when it is not installed here. */
+Oid
+stream_schema_oid(void)
+{
+	return get_namespace_oid("sqlstreams", false);
+}
+
+/* The table of this name in the extension's schema. */
+Oid
+stream_config_table_oid(const char *table)
+{
+	Oid			oid = get_relname_relid(table, stream_schema_oid());
+
+	if (!OidIsValid(oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("table \"sqlstreams.%s\" does not exist", table),
+				 errhint("Install the extension in this database with CREATE EXTENSION sqlstreams.")));
+	return oid;
+}
+
+/*
+ * Tell all backends, once this transaction commits, that streams or groups
+ * have changed.  This backend knows at its next command.
+ */
+void
+stream_invalidate_all(void)
+{
+	CacheInvalidateRelcacheByRelid(stream_config_table_oid("stream"));
+}
+
+/* The oid of a table of the stream, or InvalidOid. */
+static Oid
+stream_table_oid(const char *kind, int64 stream_id)
+{
+	char		name[NAMEDATALEN];
+
+	snprintf(name, sizeof(name), "%s_" INT64_FORMAT, kind, stream_id);
+	return get_relname_relid(name, stream_schema_oid());
+}
+
+/* Fill a stream from its row in sqlstreams.stream. */
+static void
+fill_from_row(Stream *stream, HeapTuple tuple, TupleDesc desc)
+{
+	bool		isnull;
+	Datum		values[Anum_stream_purged_through + 1];
+
+	for (int i = 1; i <= Anum_stream_purged_through; i++)
+		values[i] = heap_getattr(tuple, i, desc, &isnull);
+
+	memset(stream, 0, sizeof(Stream));
+	strlcpy(stream->name, TextDatumGetCString(values[Anum_stream_name]), sizeof(stream->name));
+	stream->stream_id = DatumGetInt64(values[Anum_stream_id]);
+	stream->partition_size = DatumGetInt64(values[Anum_stream_partition_size]);
+	stream->idempotency_key_ttl_us =
+		duration_from_interval(DatumGetIntervalP(values[Anum_stream_idempotency_key_ttl]));
+	stream->purged_through = DatumGetInt64(values[Anum_stream_purged_through]);
+	stream->log_oid = stream_table_oid("message_log", stream->stream_id);
+	stream->sequence_oid = stream_table_oid("message_id", stream->stream_id);
+	stream->cursor_oid = stream_table_oid("group_cursor", stream->stream_id);
+	stream->lease_oid = stream_table_oid("claim_lease", stream->stream_id);
+	stream->resolved_oid = stream_table_oid("claim_resolved", stream->stream_id);
+	stream->idempotency_oid = stream_table_oid("idempotency_key", stream->stream_id);
+}
+
+/* Read a stream by name from the configuration; false when there is none. */
+static bool
+load(const char *name, Stream *stream)
+{
+	Relation	rel;
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+	bool		found;
+	uint64		generation;
+
+	config_table_oids[0] = stream_config_table_oid("stream");
+	config_table_oids[1] = stream_config_table_oid("consumer_group");
+
+	/* the lock takes in what has changed, so the count comes after it */
+	rel = table_open(config_table_oids[0], AccessShareLock);
+	generation = cache_generation;
+
+	ScanKeyInit(&key, Anum_stream_name, BTEqualStrategyNumber, F_TEXTEQ, CStringGetTextDatum(name));
+	key.sk_collation = C_COLLATION_OID;
+	scan = systable_beginscan(rel, stream_config_table_oid("stream_stream_name_key"), true,
+							  NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	found = HeapTupleIsValid(tuple);
+	if (found)
+		fill_from_row(stream, tuple, RelationGetDescr(rel));
+	stream->generation = generation;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/* Make the hash at first use; it lives as long as the backend. */
+static void
+create_cache(void)
+{
+	HASHCTL		ctl;
+
+	ctl.keysize = STREAM_NAME_MAX_BYTES + 1;
+	ctl.entrysize = sizeof(Stream);
+	ctl.hcxt = TopMemoryContext;
+	stream_cache = hash_create("sqlstreams streams", 64, &ctl,
+							   HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+}
+
+/* Find a stream by name, with or without its tables; false when there is none. */
+static bool
+find(const char *name, Stream *stream)
+{
+	Stream	   *entry;
+
+	if (strlen(name) > STREAM_NAME_MAX_BYTES)
+		return false;
+	if (stream_cache == NULL)
+		create_cache();
+
+	entry = hash_search(stream_cache, name, HASH_FIND, NULL);
+	if (entry != NULL && entry->generation == cache_generation)
+	{
+		*stream = *entry;
+		return true;
+	}
+
+	if (!load(name, stream))
+	{
+		if (entry != NULL)
+			hash_search(stream_cache, name, HASH_REMOVE, NULL);
+		return false;
+	}
+
+	/* a stream that is not complete yet will be, without telling us */
+	if (OidIsValid(stream->log_oid) && OidIsValid(stream->sequence_oid))
+	{
+		entry = hash_search(stream_cache, name, HASH_ENTER, NULL);
+		*entry = *stream;
+	}
+	return true;
+}
+
+/*
+ * Find a stream by name; false when there is none, or its log is not there (a
+ * restore is running).
+ */
+bool
+stream_lookup_complete(const char *name, Stream *stream)
+{
+	return find(name, stream) && OidIsValid(stream->log_oid) && OidIsValid(stream->sequence_oid);
+}
+
+/*
+ * Find a stream by name; false when there is none.  Takes no lock that lasts.
+ * Raises 55000 when its log is missing.
+ */
+bool
+stream_lookup_if_exists(const char *name, Stream *stream)
+{
+	if (!find(name, stream))
+		return false;
+	if (!OidIsValid(stream->log_oid) || !OidIsValid(stream->sequence_oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("stream \"%s\" has no message log", name),
+				 errdetail("Table \"message_log_%lld\" or sequence \"message_id_%lld\" is missing in schema \"sqlstreams\".",
+						   (long long) stream->stream_id, (long long) stream->stream_id),
+				 errhint("Wait for a running restore to end, or drop the stream.")));
+	return true;
+}
+
+/* Find a stream by name.  Raises SS001. */
+void
+stream_lookup(const char *name, Stream *stream)
+{
+	if (!stream_lookup_if_exists(name, stream))
+		stream_raise_not_found(name);
+}
+
+/* Has nothing changed since the stream was looked up? */
+bool
+stream_is_current(const Stream *stream)
+{
+	return stream->generation == cache_generation;
+}
+
+/*
+ * The name of the stream most like the given one among those that the current
+ * role may use, or NULL.
+ */
+static char *
+find_close_name(const char *name)
+{
+	Relation	rel = table_open(stream_config_table_oid("stream"), AccessShareLock);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+	char	   *best = NULL;
+	int			best_distance = CLOSE_NAME_MAX_DISTANCE + 1;
+	int			length = strlen(name);
+
+	if (length > CLOSE_NAME_MAX_BYTES)
+		length = 0;
+
+	while (length > 0 && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Stream		stream;
+		int			distance;
+
+		fill_from_row(&stream, tuple, RelationGetDescr(rel));
+		distance = varstr_levenshtein_less_equal(name, length, stream.name, strlen(stream.name),
+												 1, 1, 1, best_distance - 1, true);
+		if (distance < best_distance && distance < length &&
+			OidIsValid(stream.log_oid) && access_is_visible(&stream))
+		{
+			best = pstrdup(stream.name);
+			best_distance = distance;
+		}
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return best;
+}
+
+/* Raise SS001, with the name that may have been meant. */
+void
+stream_raise_not_found(const char *name)
+{
+	char	   *close_name = find_close_name(name);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_STREAM_NOT_FOUND),
+			 errmsg("stream \"%s\" does not exist", name),
+			 close_name ?
+			 errhint("Perhaps you meant stream \"%s\".", close_name) :
+			 errhint("Create it with sqlstreams.create_stream().")));
+}
+
+/*
+ * Raise 22023 unless a new stream or group may have this name: 1 to 200 of
+ * a-z, 0-9, dot, underscore and hyphen; for a stream not starting with
+ * "__system.".
+ */
+void
+stream_check_name(const char *argument, const char *name, bool is_stream)
+{
+	size_t		length = strlen(name);
+
+	if (length == 0 || length > STREAM_NAME_MAX_BYTES ||
+		strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") != length)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid name \"%s\" for argument \"%s\"", name, argument),
+				 errdetail("A name consists of 1 to %d lower-case letters, digits, dots, underscores and hyphens.",
+						   STREAM_NAME_MAX_BYTES)));
+	if (is_stream && strncmp(name, "__system.", strlen("__system.")) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid name \"%s\" for argument \"%s\"", name, argument),
+				 errdetail("Names that begin with \"__system.\" are reserved.")));
+}

@@ -1,0 +1,55 @@
+/*
+ * stream.h
+ *		A stream's definition, cached by each backend.
+ */
+#ifndef SQLSTREAMS_STREAM_H
+#define SQLSTREAMS_STREAM_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+#define STREAM_NAME_MAX_BYTES 200
+
+/*
+ * A copy of what the cache knows.  Callers keep it by value: a trigger that
+ * runs inside a produce may refill the cache under its caller.
+ */
+typedef struct Stream
+{
+	char		name[STREAM_NAME_MAX_BYTES + 1];
+	int64		stream_id;
+	uint64		generation;		/* of the cache when this was read */
+	int64		partition_size;
+	int64		idempotency_key_ttl_us;
+	int64		purged_through; /* ids up to this one are gone */
+	Oid			log_oid;		/* message_log_<id>, the partitioned table */
+	Oid			sequence_oid;	/* message_id_<id> */
+	Oid			cursor_oid;		/* group_cursor_<id>; invalid before the first
+								 * group, as are the next two */
+	Oid			lease_oid;		/* claim_lease_<id> */
+	Oid			resolved_oid;	/* claim_resolved_<id> */
+	Oid			idempotency_oid;	/* idempotency_key_<id>; invalid before the
+									 * first key */
+} Stream;
+
+/* Column numbers of sqlstreams.stream. */
+#define Anum_stream_id						1
+#define Anum_stream_name					2
+#define Anum_stream_partition_size			3
+#define Anum_stream_idempotency_key_ttl		7
+#define Anum_stream_purged_through			11
+
+extern void stream_init(void);
+extern void stream_lookup(const char *name, Stream *stream);
+extern bool stream_lookup_if_exists(const char *name, Stream *stream);
+extern bool stream_lookup_complete(const char *name, Stream *stream);
+extern bool stream_is_current(const Stream *stream);
+extern void stream_invalidate_all(void);
+extern uint64 stream_cache_generation(void);
+extern Oid	stream_schema_oid(void);
+extern Oid	stream_config_table_oid(const char *table);
+extern void stream_check_name(const char *argument, const char *name, bool is_stream);
+extern void stream_raise_not_found(const char *name) pg_attribute_noreturn();
+
+#endif							/* SQLSTREAMS_STREAM_H */

@@ -1,0 +1,381 @@
+/*
+ * stream_admin.c
+ *		The SQL functions that make, change, rename, drop and purge streams.
+ *
+ * Order of locks: the sequence (only to drop), the name or names in byte order
+ * (config.c), then the tables.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+
+#include "access.h"
+#include "arguments.h"
+#include "config.h"
+#include "errors.h"
+#include "options.h"
+#include "partition.h"
+#include "settled_head.h"
+#include "storage.h"
+
+#define DEFAULT_PARTITION_SIZE	INT64CONST(1000000)
+#define MIN_PARTITION_SIZE		INT64CONST(2)
+
+/* The first and the last id of a partition must be numbers that clients can hold. */
+#define MAX_PARTITION_SIZE		((INT64CONST(1) << 53) - 1)
+
+/* The settings, in the order of the arguments of create_stream and alter_stream. */
+enum
+{
+	SETTING_PARTITION_INTERVAL,
+	SETTING_RETENTION,
+	SETTING_ALLOW_DROP_PAST_COMMITTED,
+	SETTING_IDEMPOTENCY_KEY_TTL,
+	SETTING_EMPTY_COMPACTION_HEAD_TTL,
+	SETTING_DELIVERY_LOG,
+	SETTING_MESSAGE_DEFAULTS,
+	SETTING_COUNT
+};
+
+static const ConfigSetting settings[SETTING_COUNT] = {
+	{"partition_interval", INTERVALOID, NULL, 1, 0, false},
+	{"retention", INTERVALOID, NULL, 1, 0, false},
+	{"allow_drop_past_committed", BOOLOID, "false", 0, 0, false},
+	{"idempotency_key_ttl", INTERVALOID, "24 hours", 1, 0, true},
+	{"empty_compaction_head_ttl", INTERVALOID, "1 hour", 1, 0, false},
+	{"delivery_log", TEXTOID, "failures", 0, 0, true},
+	{"message_defaults", JSONBOID, NULL, 0, 0, true}
+};
+
+PG_FUNCTION_INFO_V1(sqlstreams_create_stream);
+PG_FUNCTION_INFO_V1(sqlstreams_alter_stream);
+PG_FUNCTION_INFO_V1(sqlstreams_rename_stream);
+PG_FUNCTION_INFO_V1(sqlstreams_drop_stream);
+PG_FUNCTION_INFO_V1(sqlstreams_purge_stream);
+
+/* Raise 22023 unless it is one of the delivery logs, 0A000 for "all". */
+static void
+check_delivery_log(const char *value)
+{
+	if (strcmp(value, "off") != 0 && strcmp(value, "failures") != 0 && strcmp(value, "all") != 0)
+		argument_raise_invalid("delivery_log", _("It must be \"off\", \"failures\" or \"all\"."));
+	if (strcmp(value, "all") == 0)
+		config_raise_unsupported("delivery_log");
+}
+
+/*
+ * Check the given settings: 22023 for any that is no good, then 0A000 for any
+ * that nothing applies yet.
+ */
+static void
+check_settings(const ConfigValue *values)
+{
+	config_check_values(settings, SETTING_COUNT, values);
+	if (values[SETTING_DELIVERY_LOG].is_given)
+		check_delivery_log(TextDatumGetCString(values[SETTING_DELIVERY_LOG].value));
+	if (values[SETTING_MESSAGE_DEFAULTS].is_given)
+		options_check_message_defaults(DatumGetJsonbP(values[SETTING_MESSAGE_DEFAULTS].value));
+	config_refuse_unsupported(settings, SETTING_COUNT, values);
+}
+
+/* The id of the stream of this name, or 0.  The caller has locked the name. */
+static int64
+find_stream(const char *name)
+{
+	Oid			types[] = {TEXTOID};
+	Datum		values[] = {CStringGetTextDatum(name)};
+	int64		stream_id = 0;
+
+	(void) config_execute("SELECT stream_id FROM sqlstreams.stream"
+						  " WHERE stream_name OPERATOR(pg_catalog.=) $1",
+						  lengthof(types), types, values, NULL, &stream_id);
+	return stream_id;
+}
+
+/* Raise SS003. */
+static void
+raise_stream_exists(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_STREAM_OR_GROUP_EXISTS),
+			 errmsg("stream \"%s\" already exists", name)));
+}
+
+/* Add the row of a new stream; every setting has a value.  Returns its id. */
+static int64
+insert_stream(const char *name, int64 partition_size, const ConfigValue *values)
+{
+	Oid			types[SETTING_COUNT + 2] = {TEXTOID, INT8OID};
+	Datum		datums[SETTING_COUNT + 2] = {CStringGetTextDatum(name), Int64GetDatum(partition_size)};
+	char		nulls[SETTING_COUNT + 3] = "  ";
+	int64		stream_id = 0;
+
+	for (int i = 0; i < SETTING_COUNT; i++)
+	{
+		types[i + 2] = settings[i].type;
+		datums[i + 2] = values[i].value;
+		nulls[i + 2] = values[i].is_null ? 'n' : ' ';
+	}
+	(void) config_execute("INSERT INTO sqlstreams.stream"
+						  " (stream_id, stream_name, partition_size, partition_interval, retention,"
+						  " allow_drop_past_committed, idempotency_key_ttl, empty_compaction_head_ttl,"
+						  " delivery_log, message_defaults)"
+						  " VALUES (pg_catalog.nextval('sqlstreams.stream_id_seq'),"
+						  " $1, $2, $3, $4, $5, $6, $7, $8, $9)"
+						  " RETURNING stream_id",
+						  lengthof(types), types, datums, nulls, &stream_id);
+	return stream_id;
+}
+
+/*
+ * Make a stream that the current role owns; its arguments have been checked.
+ * Returns its id, or that of the one that exists.  Raises SS003.
+ */
+static int64
+create_stream(const char *name, int64 partition_size, ConfigValue *values, bool if_not_exists)
+{
+	int64		stream_id;
+
+	config_lock_name(name);
+	stream_id = find_stream(name);
+	if (stream_id != 0)
+	{
+		if (!if_not_exists)
+			raise_stream_exists(name);
+		ereport(NOTICE,
+				(errcode(ERRCODE_STREAM_OR_GROUP_EXISTS),
+				 errmsg("stream \"%s\" already exists, skipping", name)));
+		return stream_id;
+	}
+
+	config_set_defaults(settings, SETTING_COUNT, values);
+	stream_id = insert_stream(name, partition_size, values);
+	storage_create_stream(stream_id, GetUserId());
+	stream_invalidate_all();
+	return stream_id;
+}
+
+/*
+ * create_stream(stream, partition_size, ..., if_not_exists) returns bigint
+ */
+Datum
+sqlstreams_create_stream(PG_FUNCTION_ARGS)
+{
+	char	   *name;
+	int64		partition_size;
+	bool		if_not_exists = PG_ARGISNULL(9) ? false : PG_GETARG_BOOL(9);
+	ConfigValue values[SETTING_COUNT];
+
+	PreventCommandIfReadOnly("sqlstreams.create_stream()");
+	name = argument_get_name(fcinfo, 0, "stream");
+	config_get_values(fcinfo, 2, settings, SETTING_COUNT, values);
+
+	stream_check_name("stream", name, true);
+	partition_size = argument_get_integer_or(fcinfo, 1, "partition_size", MIN_PARTITION_SIZE,
+											 MAX_PARTITION_SIZE, DEFAULT_PARTITION_SIZE);
+	check_settings(values);
+
+	PG_RETURN_INT64(create_stream(name, partition_size, values, if_not_exists));
+}
+
+/*
+ * alter_stream(stream, ..., reset) returns void
+ */
+Datum
+sqlstreams_alter_stream(PG_FUNCTION_ARGS)
+{
+	Stream		stream;
+	char	   *name;
+	ConfigValue values[SETTING_COUNT];
+
+	PreventCommandIfReadOnly("sqlstreams.alter_stream()");
+	name = argument_get_name(fcinfo, 0, "stream");
+	config_get_values(fcinfo, 1, settings, SETTING_COUNT, values);
+
+	check_settings(values);
+	if (!PG_ARGISNULL(SETTING_COUNT + 1))
+		config_reset_values(PG_GETARG_ARRAYTYPE_P(SETTING_COUNT + 1), settings, SETTING_COUNT, values);
+
+	config_lock_stream(name, &stream);
+	config_update("stream", "stream_id", stream.stream_id, settings, SETTING_COUNT, values);
+	stream_invalidate_all();
+	PG_RETURN_VOID();
+}
+
+/*
+ * Give a stream another name, which has been checked.  Both names stay locked
+ * until the transaction ends: who wants to make a stream of the old name waits
+ * to learn whether it is free.  Raises SS001, SS003 and 42501.
+ */
+static void
+rename_stream(const char *name, const char *new_name)
+{
+	Stream		stream;
+	Oid			types[] = {TEXTOID, INT8OID};
+	Datum		values[2];
+	bool		is_old_first = strcmp(name, new_name) < 0;
+
+	stream_lookup(name, &stream);
+	access_check_owner(&stream);
+	config_lock_name(is_old_first ? name : new_name);
+	config_lock_name(is_old_first ? new_name : name);
+	stream_lookup(name, &stream);
+	access_check_owner(&stream);
+	if (find_stream(new_name) != 0)
+		raise_stream_exists(new_name);
+
+	values[0] = CStringGetTextDatum(new_name);
+	values[1] = Int64GetDatum(stream.stream_id);
+	(void) config_execute("UPDATE sqlstreams.stream SET stream_name = $1"
+						  " WHERE stream_id OPERATOR(pg_catalog.=) $2",
+						  lengthof(types), types, values, NULL, NULL);
+	stream_invalidate_all();
+}
+
+/*
+ * rename_stream(stream, new_name) returns void
+ */
+Datum
+sqlstreams_rename_stream(PG_FUNCTION_ARGS)
+{
+	char	   *name;
+	char	   *new_name;
+
+	PreventCommandIfReadOnly("sqlstreams.rename_stream()");
+	name = argument_get_name(fcinfo, 0, "stream");
+	new_name = argument_get_name(fcinfo, 1, "new_name");
+	stream_check_name("new_name", new_name, true);
+	rename_stream(name, new_name);
+	PG_RETURN_VOID();
+}
+
+/*
+ * Find a stream that the current role owns and lock it so that nobody uses it
+ * any more; false if there is none, and that is no error.  Raises SS001 and
+ * 42501.
+ *
+ * The sequence comes first: once it is had no producer is open and none
+ * begins, and while its lock is waited for nothing else is held.
+ */
+static bool
+lock_stream_to_drop(const char *name, bool if_exists, Stream *stream)
+{
+	int64		locked_id = 0;
+
+	while (stream_lookup_if_exists(name, stream))
+	{
+		access_check_owner(stream);
+
+		/* the name may have come to stand for another stream meanwhile */
+		if (stream->stream_id == locked_id)
+			return true;
+		LockRelationOid(stream->sequence_oid, AccessExclusiveLock);
+		config_lock_name(name);
+		locked_id = stream->stream_id;
+	}
+
+	if (!if_exists)
+		stream_raise_not_found(name);
+	ereport(NOTICE,
+			(errcode(ERRCODE_STREAM_NOT_FOUND),
+			 errmsg("stream \"%s\" does not exist, skipping", name)));
+	return false;
+}
+
+/* Drop a stream with all that belongs to it; false if there was none. */
+static bool
+drop_stream(const char *name, bool if_exists)
+{
+	Stream		stream;
+	Oid			types[] = {INT8OID};
+	Datum		values[1];
+
+	if (!lock_stream_to_drop(name, if_exists, &stream))
+		return false;
+
+	values[0] = Int64GetDatum(stream.stream_id);
+	storage_drop_stream(&stream);
+	(void) config_execute("DELETE FROM sqlstreams.consumer_group"
+						  " WHERE stream_id OPERATOR(pg_catalog.=) $1",
+						  lengthof(types), types, values, NULL, NULL);
+	(void) config_execute("DELETE FROM sqlstreams.stream"
+						  " WHERE stream_id OPERATOR(pg_catalog.=) $1",
+						  lengthof(types), types, values, NULL, NULL);
+	stream_invalidate_all();
+	return true;
+}
+
+/*
+ * drop_stream(stream, if_exists) returns boolean
+ */
+Datum
+sqlstreams_drop_stream(PG_FUNCTION_ARGS)
+{
+	char	   *name;
+	bool		if_exists = PG_ARGISNULL(1) ? false : PG_GETARG_BOOL(1);
+
+	PreventCommandIfReadOnly("sqlstreams.drop_stream()");
+	name = argument_get_name(fcinfo, 0, "stream");
+	PG_RETURN_BOOL(drop_stream(name, if_exists));
+}
+
+/* Drop the partitions that hold no id above "last" and that nobody uses now. */
+static void
+drop_partitions_through(const Stream *stream, int64 last)
+{
+	StreamPartition *partitions;
+	int			count = partition_list(stream, &partitions);
+
+	for (int i = 0; i < count; i++)
+	{
+		if (partition_last_id(stream, partitions[i].number) <= last)
+			(void) partition_drop_if_free(stream, partitions[i].number);
+	}
+}
+
+/*
+ * Let go of every message that is settled.  Readers pass over the ids up to
+ * purged_through, so that a partition which somebody reads at the moment can
+ * be dropped by a later call.  Returns how many ids went.
+ */
+static int64
+purge_stream(const char *name)
+{
+	Stream		stream;
+	Oid			types[] = {INT8OID, INT8OID};
+	Datum		values[2];
+	int64		settled;
+
+	config_lock_stream(name, &stream);
+	settled = settled_head_find(&stream);
+	if (settled > stream.purged_through)
+	{
+		values[0] = Int64GetDatum(settled);
+		values[1] = Int64GetDatum(stream.stream_id);
+		(void) config_execute("UPDATE sqlstreams.stream SET purged_through = $1"
+							  " WHERE stream_id OPERATOR(pg_catalog.=) $2",
+							  lengthof(types), types, values, NULL, NULL);
+		stream_invalidate_all();
+	}
+	drop_partitions_through(&stream, settled);
+	return settled - stream.purged_through;
+}
+
+/*
+ * purge_stream(stream) returns bigint
+ */
+Datum
+sqlstreams_purge_stream(PG_FUNCTION_ARGS)
+{
+	char	   *name;
+
+	PreventCommandIfReadOnly("sqlstreams.purge_stream()");
+	name = argument_get_name(fcinfo, 0, "stream");
+	PG_RETURN_INT64(purge_stream(name));
+}
