@@ -168,6 +168,7 @@ return_segment(Claim *claim, LeaseSegment *segment, Snapshot snapshot)
 	IdSet	   *members = &segment->members;
 	LogScan    *scan = NULL;
 	int64		done_to = 0;
+	int32		takeovers = segment->takeovers + (segment->is_released ? 0 : 1);
 
 	id_set_init(&returned);
 	id_set_remove_through(members, claim->stream.purged_through);
@@ -180,7 +181,7 @@ return_segment(Claim *claim, LeaseSegment *segment, Snapshot snapshot)
 			message_log_scan_seek(scan, members->runs[i].first, done_to);
 		while (has_room(claim) && message_log_scan_next(scan))
 		{
-			return_message(claim, scan, segment->takeovers);
+			return_message(claim, scan, takeovers);
 			id_set_append(&returned, message_log_scan_id(scan));
 			if (!has_room(claim))
 				done_to = message_log_scan_id(scan);
@@ -189,7 +190,7 @@ return_segment(Claim *claim, LeaseSegment *segment, Snapshot snapshot)
 	id_set_remove_through(members, done_to);
 	if (scan != NULL)
 		message_log_scan_end(scan);
-	lease_messages(claim, &returned, segment->takeovers);
+	lease_messages(claim, &returned, takeovers);
 	if (members->run_count > 0)
 		lease_put_back(&claim->leases, claim->group.group_id, &claim->cursor, segment);
 }

@@ -60,13 +60,15 @@ static void
 log_row(Relation rel, Buffer buffer, Form_pg_sequence_data row, HeapTupleData *tuple)
 {
 	xl_seq_rec	record;
+	XLogRecPtr	end;
 
 	COMPAT_SET_SEQ_LOCATOR(record, rel);
 	XLogBeginInsert();
 	XLogRegisterBuffer(0, buffer, REGBUF_WILL_INIT);
 	XLogRegisterData((char *) &record, sizeof(record));
 	XLogRegisterData((char *) tuple->t_data, tuple->t_len);
-	PageSetLSN(BufferGetPage(buffer), XLogInsert(RM_SEQ_ID, XLOG_SEQ_LOG));
+	end = XLogInsert(RM_SEQ_ID, XLOG_SEQ_LOG);
+	PageSetLSN(BufferGetPage(buffer), end);
 }
 
 /*

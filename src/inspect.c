@@ -6,7 +6,11 @@
  * A view shows what is there now, whatever the isolation level is: everything
  * is read with one snapshot that is taken when the function starts.  It shows
  * the streams that the current role may use, writes nothing and so works on a
- * standby.  A stream that is dropped meanwhile is left out.
+ * standby.
+ *
+ * While a stream is looked at, its sequence is locked, which is what a drop of
+ * the stream locks first.  A stream that somebody is about to drop is left out
+ * instead of waited for.
  */
 #include "postgres.h"
 
@@ -16,10 +20,12 @@
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "access.h"
@@ -122,11 +128,27 @@ inspect_query(const char *sql, int argument_count, Oid *types, Datum *values, ui
 	return SPI_tuptable;
 }
 
-/* Find a stream that the view shows; false when there is none. */
+/*
+ * Find a stream that the view shows and keep it from being dropped until
+ * inspect_leave_stream; false when there is none.
+ */
 bool
-inspect_find_stream(const char *name, Stream *stream)
+inspect_enter_stream(const char *name, Stream *stream)
 {
-	return stream_lookup_complete(name, stream) && access_is_visible(stream);
+	if (!stream_lookup_complete(name, stream) || !access_is_visible(stream) ||
+		!ConditionalLockRelationOid(stream->sequence_oid, AccessShareLock))
+		return false;
+	if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(stream->sequence_oid)))
+		return true;
+	inspect_leave_stream(stream);
+	return false;
+}
+
+/* Let go of a stream. */
+void
+inspect_leave_stream(const Stream *stream)
+{
+	UnlockRelationOid(stream->sequence_oid, AccessShareLock);
 }
 
 /*
@@ -304,8 +326,11 @@ sqlstreams_list_streams(PG_FUNCTION_ARGS)
 	{
 		Stream		stream;
 
-		if (inspect_find_stream(SPI_getvalue(rows->vals[i], rows->tupdesc, CONFIG_NAME), &stream))
-			put_stream(result, &stream, rows->vals[i], rows->tupdesc);
+		CHECK_FOR_INTERRUPTS();
+		if (!inspect_enter_stream(SPI_getvalue(rows->vals[i], rows->tupdesc, CONFIG_NAME), &stream))
+			continue;
+		put_stream(result, &stream, rows->vals[i], rows->tupdesc);
+		inspect_leave_stream(&stream);
 	}
 	inspect_end();
 	return (Datum) 0;
@@ -404,12 +429,16 @@ sqlstreams_list_partitions(PG_FUNCTION_ARGS)
 		StreamPartition *partitions;
 		int			partition_count;
 
-		if (!inspect_find_stream(SPI_getvalue(rows->vals[i], rows->tupdesc, 1), &stream) ||
-			!id_sequence_last(stream.sequence_oid, &last))
+		CHECK_FOR_INTERRUPTS();
+		if (!inspect_enter_stream(SPI_getvalue(rows->vals[i], rows->tupdesc, 1), &stream))
 			continue;
 		partition_count = partition_list(&stream, &partitions);
-		for (int j = 0; j < partition_count; j++)
-			put_partition(result, &stream, &partitions[j], last);
+		if (id_sequence_last(stream.sequence_oid, &last))
+		{
+			for (int j = 0; j < partition_count; j++)
+				put_partition(result, &stream, &partitions[j], last);
+		}
+		inspect_leave_stream(&stream);
 	}
 	inspect_end();
 	return (Datum) 0;

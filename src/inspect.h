@@ -14,7 +14,8 @@ extern ReturnSetInfo *inspect_begin(FunctionCallInfo fcinfo);
 extern void inspect_end(void);
 extern SPITupleTable *inspect_query(const char *sql, int argument_count, Oid *types,
 									Datum *values, uint64 *count);
-extern bool inspect_find_stream(const char *name, Stream *stream);
+extern bool inspect_enter_stream(const char *name, Stream *stream);
+extern void inspect_leave_stream(const Stream *stream);
 extern bool inspect_read_heads(const Stream *stream, int64 *last, int64 *settled);
 extern bool inspect_find_created_at(const Stream *stream, int64 from_id, int64 last,
 									TimestampTz *created_at);

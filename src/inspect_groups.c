@@ -7,7 +7,6 @@
  */
 #include "postgres.h"
 
-#include "access/relation.h"
 #include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
@@ -18,7 +17,6 @@
 #include "storage/procarray.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -101,7 +99,7 @@ typedef void (*PutGroup) (ReturnSetInfo *result, const ShownGroup *group);
 
 /*
  * Call a function for each group whose stream the current role may use, while
- * the tables of the groups' state are there and locked against being dropped.
+ * that stream cannot be dropped.
  */
 static void
 for_each_group(ReturnSetInfo *result, PutGroup put)
@@ -120,25 +118,22 @@ for_each_group(ReturnSetInfo *result, PutGroup put)
 	for (uint64 i = 0; i < count; i++)
 	{
 		ShownGroup	group;
-		Relation	cursors;
 		bool		is_null;
 
 		CHECK_FOR_INTERRUPTS();
 		group.config = rows->vals[i];
 		group.config_desc = rows->tupdesc;
-		if (!inspect_find_stream(SPI_getvalue(group.config, group.config_desc, CONFIG_STREAM), &group.stream) ||
-			!OidIsValid(group.stream.cursor_oid))
-			continue;
 		group.name = SPI_getvalue(group.config, group.config_desc, CONFIG_GROUP);
 		group.group_id = DatumGetInt64(SPI_getbinval(group.config, group.config_desc,
 													 CONFIG_GROUP_ID, &is_null));
-
-		/* the cursors are the first table to go with a stream */
-		cursors = try_relation_open(group.stream.cursor_oid, AccessShareLock);
-		if (cursors == NULL)
+		if (!inspect_enter_stream(SPI_getvalue(group.config, group.config_desc, CONFIG_STREAM), &group.stream))
 			continue;
-		put(result, &group);
-		relation_close(cursors, AccessShareLock);
+
+		/* while a restore is running the groups' tables may be missing */
+		if (OidIsValid(group.stream.cursor_oid) && OidIsValid(group.stream.lease_oid) &&
+			OidIsValid(group.stream.resolved_oid))
+			put(result, &group);
+		inspect_leave_stream(&group.stream);
 	}
 }
 

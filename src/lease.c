@@ -353,9 +353,6 @@ take_claim(LeaseTables *tables, int64 group_id, int64 claim_id, TimestampTz now,
 		LeaseSegment *segment = lfirst(cell);
 
 		id_set_subtract(&segment->members, resolved, resolved_count);
-		if (!segment->is_released)
-			segment->takeovers++;
-		segment->is_released = false;
 		if (segment->members.run_count > 0)
 			*taken = lappend(*taken, segment);
 	}
@@ -478,9 +475,6 @@ scan_expired(LeaseTables *tables, int64 group_id, GroupCursor *cursor,
 void
 lease_put_back(LeaseTables *tables, int64 group_id, GroupCursor *cursor, LeaseSegment *segment)
 {
-	/* the take-over did not happen to these messages */
-	if (segment->takeovers > 0)
-		segment->takeovers--;
 	segment->claim_id = lease_draw_claim_id();
 	segment->segment = 0;
 	lease_insert(tables, group_id, segment);

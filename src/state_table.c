@@ -207,6 +207,21 @@ state_table_insert_unless_exists(StateTable *table, Datum *values, bool *isnull,
 	return inserted;
 }
 
+/* Lock the row at a place until the transaction ends. */
+static TM_Result
+lock_row(StateTable *table, ItemPointer tid, Snapshot snapshot, LockTupleMode mode,
+		 LockWaitPolicy wait_policy)
+{
+	TM_FailureData failure;
+	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
+	TM_Result	result;
+
+	result = table_tuple_lock(table->rel, tid, snapshot, slot, GetCurrentCommandId(true),
+							  mode, wait_policy, 0, &failure);
+	ExecDropSingleTupleTableSlot(slot);
+	return result;
+}
+
 /*
  * Delete the row at a place.  With wait, waits for transactions that have
  * locked or changed it; without, returns TM_BeingModified when there is one.
@@ -216,8 +231,19 @@ state_table_delete(StateTable *table, ItemPointer tid, bool wait)
 {
 	TM_FailureData failure;
 
+	/*
+	 * Deleting without waiting would give up for a lock of our own, too;
+	 * locking does not.
+	 */
+	if (!wait)
+	{
+		TM_Result	result = lock_row(table, tid, SnapshotAny, LockTupleExclusive, LockWaitSkip);
+
+		if (result != TM_Ok)
+			return result == TM_WouldBlock ? TM_BeingModified : result;
+	}
 	return table_tuple_delete(table->rel, tid, GetCurrentCommandId(true),
-							  InvalidSnapshot, InvalidSnapshot, wait, &failure, false);
+							  InvalidSnapshot, InvalidSnapshot, true, &failure, false);
 }
 
 /*
@@ -227,14 +253,7 @@ state_table_delete(StateTable *table, ItemPointer tid, bool wait)
 TM_Result
 state_table_lock_shared(StateTable *table, ItemPointer tid, Snapshot snapshot)
 {
-	TM_FailureData failure;
-	TupleTableSlot *slot = table_slot_create(table->rel, NULL);
-	TM_Result	result;
-
-	result = table_tuple_lock(table->rel, tid, snapshot, slot, GetCurrentCommandId(true),
-							  LockTupleKeyShare, LockWaitBlock, 0, &failure);
-	ExecDropSingleTupleTableSlot(slot);
-	return result;
+	return lock_row(table, tid, snapshot, LockTupleKeyShare, LockWaitBlock);
 }
 
 /* Begin to read rows in the order of an index.  Keys name table columns. */

@@ -53,8 +53,11 @@ create_table(const char *kind, int64 stream_id, const char *body, Oid owner)
 							 quote_identifier(GetUserNameFromId(owner, false))));
 }
 
-/* Make the log, without partitions, and the sequence of a new stream. */
-void
+/*
+ * Make the log, without partitions, and the sequence of a new stream; returns
+ * the log.
+ */
+Oid
 storage_create_stream(int64 stream_id, Oid owner)
 {
 	AccessState saved;
@@ -84,6 +87,7 @@ storage_create_stream(int64 stream_id, Oid owner)
 	storage_execute(psprintf("ALTER SEQUENCE sqlstreams.message_id_" INT64_FORMAT
 							 " OWNED BY sqlstreams.message_log_" INT64_FORMAT ".id", stream_id, stream_id));
 	access_restore(&saved);
+	return get_relname_relid(psprintf("message_log_" INT64_FORMAT, stream_id), stream_schema_oid());
 }
 
 /* Make the tables that keep the state of a stream's groups. */

@@ -141,6 +141,7 @@ static int64
 create_stream(const char *name, int64 partition_size, ConfigValue *values, bool if_not_exists)
 {
 	int64		stream_id;
+	Oid			log_oid;
 
 	config_lock_name(name);
 	stream_id = find_stream(name);
@@ -156,7 +157,8 @@ create_stream(const char *name, int64 partition_size, ConfigValue *values, bool 
 
 	config_set_defaults(settings, SETTING_COUNT, values);
 	stream_id = insert_stream(name, partition_size, values);
-	storage_create_stream(stream_id, GetUserId());
+	log_oid = storage_create_stream(stream_id, GetUserId());
+	partition_create(stream_id, log_oid, partition_size, 0);
 	stream_invalidate_all();
 	return stream_id;
 }
