@@ -12,14 +12,18 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -28,6 +32,7 @@
 #include "arguments.h"
 #include "config.h"
 #include "duration.h"
+#include "group.h"
 
 /* The lock on a name has the table sqlstreams.stream as class, and this part. */
 #define NAME_LOCK_OBJSUBID 1
@@ -226,6 +231,35 @@ config_lock_stream(const char *stream_name, Stream *stream)
 	config_lock_name(stream_name);
 	stream_lookup(stream_name, stream);
 	access_check_owner(stream);
+}
+
+/* The stream's groups that the snapshot shows, as a list of ConfigGroup. */
+List *
+config_list_groups(const Stream *stream, Snapshot snapshot)
+{
+	Relation	rel = table_open(stream_config_table_oid("consumer_group"), AccessShareLock);
+	TupleDesc	desc = RelationGetDescr(rel);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	List	   *groups = NIL;
+
+	ScanKeyInit(&key, Anum_group_stream_id, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(stream->stream_id));
+	scan = systable_beginscan(rel, stream_config_table_oid("consumer_group_stream_id_group_name_key"),
+							  true, snapshot, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		ConfigGroup *group = palloc(sizeof(ConfigGroup));
+		bool		is_null;
+
+		group->group_id = DatumGetInt64(heap_getattr(tuple, Anum_group_id, desc, &is_null));
+		group->start_id = DatumGetInt64(heap_getattr(tuple, Anum_group_start_id, desc, &is_null));
+		groups = lappend(groups, group);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return groups;
 }
 
 /*

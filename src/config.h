@@ -9,7 +9,9 @@
 #include "stream.h"
 
 #include "fmgr.h"
+#include "nodes/pg_list.h"
 #include "utils/array.h"
+#include "utils/snapshot.h"
 
 /* A setting of a stream or a group: an argument, and the column of that name. */
 typedef struct ConfigSetting
@@ -31,6 +33,13 @@ typedef struct ConfigValue
 	Datum		value;
 } ConfigValue;
 
+/* A group of a stream. */
+typedef struct ConfigGroup
+{
+	int64		group_id;
+	int64		start_id;		/* the first id that it reads */
+} ConfigGroup;
+
 extern void config_get_values(FunctionCallInfo fcinfo, int first,
 							  const ConfigSetting *settings, int count, ConfigValue *values);
 extern void config_check_values(const ConfigSetting *settings, int count, const ConfigValue *values);
@@ -42,6 +51,7 @@ extern void config_set_defaults(const ConfigSetting *settings, int count, Config
 extern void config_lock_name(const char *stream_name);
 extern void config_lock_stream(const char *stream_name, Stream *stream);
 
+extern List *config_list_groups(const Stream *stream, Snapshot snapshot);
 extern uint64 config_execute(const char *sql, int argument_count, Oid *types,
 							 Datum *values, const char *nulls, int64 *first);
 extern void config_update(const char *table, const char *key_column, int64 key,

@@ -387,7 +387,7 @@ sqlstreams_list_consumer_groups(PG_FUNCTION_ARGS)
 
 /*
  * Add a row for the claim whose first segment is given, with the counts of all
- * of its segments.
+ * of its segments; none when nothing of it is open.
  */
 static void
 put_lease(ReturnSetInfo *result, const ShownGroup *group, const LeaseSegment *segment,
@@ -396,6 +396,8 @@ put_lease(ReturnSetInfo *result, const ShownGroup *group, const LeaseSegment *se
 	Datum		values[LEASE_COLUMNS];
 	bool		nulls[LEASE_COLUMNS] = {0};
 
+	if (unresolved == 0)
+		return;
 	values[LEASE_STREAM] = CStringGetTextDatum(group->stream.name);
 	values[LEASE_GROUP] = CStringGetTextDatum(group->name);
 	values[LEASE_CLAIM_ID] = Int64GetDatum(segment->claim_id);

@@ -9,17 +9,12 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
 #include "nodes/pg_list.h"
-#include "utils/fmgroids.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "config.h"
 #include "cursor.h"
 #include "fence.h"
-#include "group.h"
 #include "settled_head.h"
 
 /* Ids that a group has seen settle. */
@@ -29,47 +24,26 @@ typedef struct SettledRange
 	int64		last;
 } SettledRange;
 
-/* What a group has seen settle, or NULL when it has no cursor. */
-static SettledRange *
-read_range(const Stream *stream, int64 group_id, int64 start_id, Snapshot snapshot)
-{
-	GroupCursor cursor;
-	SettledRange *range;
-
-	if (!cursor_read(stream, group_id, snapshot, &cursor))
-		return NULL;
-	range = palloc(sizeof(SettledRange));
-	range->before = start_id - 1;
-	range->last = cursor.claimed;
-	return range;
-}
-
 /* What the stream's groups have seen settle, as a list of ranges. */
 static List *
 read_ranges(const Stream *stream, Snapshot snapshot)
 {
-	Relation	rel = table_open(stream_config_table_oid("consumer_group"), AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	ListCell   *cell;
 	List	   *ranges = NIL;
 
-	ScanKeyInit(&key, Anum_group_stream_id, BTEqualStrategyNumber, F_INT8EQ,
-				Int64GetDatum(stream->stream_id));
-	scan = systable_beginscan(rel, stream_config_table_oid("consumer_group_stream_id_group_name_key"),
-							  true, snapshot, 1, &key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	foreach(cell, config_list_groups(stream, snapshot))
 	{
-		bool		is_null;
-		Datum		group_id = heap_getattr(tuple, Anum_group_id, RelationGetDescr(rel), &is_null);
-		Datum		start_id = heap_getattr(tuple, Anum_group_start_id, RelationGetDescr(rel), &is_null);
-		SettledRange *range = read_range(stream, DatumGetInt64(group_id), DatumGetInt64(start_id), snapshot);
+		ConfigGroup *group = lfirst(cell);
+		GroupCursor cursor;
+		SettledRange *range;
 
-		if (range != NULL)
-			ranges = lappend(ranges, range);
+		if (!cursor_read(stream, group->group_id, snapshot, &cursor))
+			continue;
+		range = palloc(sizeof(SettledRange));
+		range->before = group->start_id - 1;
+		range->last = cursor.claimed;
+		ranges = lappend(ranges, range);
 	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
 	return ranges;
 }
 

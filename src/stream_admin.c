@@ -1,6 +1,6 @@
 /*
  * stream_admin.c
- *		The SQL functions that make, change, rename, drop and purge streams.
+ *		The SQL functions that make, change, rename and drop streams.
  *
  * Order of locks: the sequence (only to drop), the name or names in byte order
  * (config.c), then the tables.
@@ -21,7 +21,6 @@
 #include "errors.h"
 #include "options.h"
 #include "partition.h"
-#include "settled_head.h"
 #include "storage.h"
 
 #define DEFAULT_PARTITION_SIZE	INT64CONST(1000000)
@@ -57,7 +56,6 @@ PG_FUNCTION_INFO_V1(sqlstreams_create_stream);
 PG_FUNCTION_INFO_V1(sqlstreams_alter_stream);
 PG_FUNCTION_INFO_V1(sqlstreams_rename_stream);
 PG_FUNCTION_INFO_V1(sqlstreams_drop_stream);
-PG_FUNCTION_INFO_V1(sqlstreams_purge_stream);
 
 /* Raise 22023 unless it is one of the delivery logs, 0A000 for "all". */
 static void
@@ -325,59 +323,4 @@ sqlstreams_drop_stream(PG_FUNCTION_ARGS)
 	PreventCommandIfReadOnly("sqlstreams.drop_stream()");
 	name = argument_get_name(fcinfo, 0, "stream");
 	PG_RETURN_BOOL(drop_stream(name, if_exists));
-}
-
-/* Drop the partitions that hold no id above "last" and that nobody uses now. */
-static void
-drop_partitions_through(const Stream *stream, int64 last)
-{
-	StreamPartition *partitions;
-	int			count = partition_list(stream, &partitions);
-
-	for (int i = 0; i < count; i++)
-	{
-		if (partition_last_id(stream, partitions[i].number) <= last)
-			(void) partition_drop_if_free(stream, partitions[i].number);
-	}
-}
-
-/*
- * Let go of every message that is settled.  Readers pass over the ids up to
- * purged_through, so that a partition which somebody reads at the moment can
- * be dropped by a later call.  Returns how many ids went.
- */
-static int64
-purge_stream(const char *name)
-{
-	Stream		stream;
-	Oid			types[] = {INT8OID, INT8OID};
-	Datum		values[2];
-	int64		settled;
-
-	config_lock_stream(name, &stream);
-	settled = settled_head_find(&stream);
-	if (settled > stream.purged_through)
-	{
-		values[0] = Int64GetDatum(settled);
-		values[1] = Int64GetDatum(stream.stream_id);
-		(void) config_execute("UPDATE sqlstreams.stream SET purged_through = $1"
-							  " WHERE stream_id OPERATOR(pg_catalog.=) $2",
-							  lengthof(types), types, values, NULL, NULL);
-		stream_invalidate_all();
-	}
-	drop_partitions_through(&stream, settled);
-	return settled - stream.purged_through;
-}
-
-/*
- * purge_stream(stream) returns bigint
- */
-Datum
-sqlstreams_purge_stream(PG_FUNCTION_ARGS)
-{
-	char	   *name;
-
-	PreventCommandIfReadOnly("sqlstreams.purge_stream()");
-	name = argument_get_name(fcinfo, 0, "stream");
-	PG_RETURN_INT64(purge_stream(name));
 }
