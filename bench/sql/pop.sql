@@ -1,0 +1,1 @@
+SELECT message_id, payload FROM sqlstreams.pop(:stream, :group, :n);

@@ -1,0 +1,1 @@
+SELECT sqlstreams.produce(:stream, :payload);

@@ -1,0 +1,1 @@
+INSERT INTO bench.queue (payload) VALUES (:payload);

@@ -1,0 +1,1 @@
+INSERT INTO bench.raw (payload) VALUES (:payload);

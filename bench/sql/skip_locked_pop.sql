@@ -1,0 +1,3 @@
+DELETE FROM bench.queue
+WHERE id IN (SELECT id FROM bench.queue WHERE taken_at IS NULL ORDER BY id LIMIT :n FOR UPDATE SKIP LOCKED)
+RETURNING id, payload;
