@@ -202,6 +202,16 @@ subtest 'idempotency keys' => sub {
 		main => logged('2=p.1'));
 	is(kinds(p => produced('p:1', 10, 'p.1=k' => 2), q => $before, %rest),
 		'', 'a second holder after the first was rolled back');
+	my $failed = <<'TXT';
+		9  send  produce  q:1  q.1=k
+		9.1  reply  produce  q:1  1
+		9.2  send  produce  q:1  q.2=m
+		10.5  error  produce  q:1  40P01  deadlock
+		10.6  send  rollback  q:1
+		10.7  reply  rollback  q:1
+TXT
+	is(kinds(p => produced('p:1', 10, 'p.1=k' => 2), q => $failed, %rest),
+		'', 'a second holder after the first had failed');
 };
 
 subtest 'holders' => sub {

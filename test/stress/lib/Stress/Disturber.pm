@@ -1,7 +1,7 @@
 package Stress::Disturber;
 
-# The two processes that act on the sessions of others: one ends prepared
-# transactions, one takes backends away.
+# The processes that come in the way of the clients: one ends prepared
+# transactions, one takes backends away, one looks at and vacuums the tables.
 
 use strict;
 use warnings;
@@ -53,6 +53,45 @@ SQL
 		}
 		Time::HiRes::sleep(0.2 + rand 0.8);
 	}
+	return;
+}
+
+# Does what administrators and autovacuum do to the stream's tables, and holds
+# snapshots for a while, until the time is up.
+sub administer
+{
+	my ($run, $records) = @_;
+	my $dbh = Stress::Client::connect_as($run, 'administrator');
+	my @views = qw(streams consumer_groups partitions leases);
+	while (Time::HiRes::time() < $run->{stop_at})
+	{
+		my $tables = $dbh->selectcol_arrayref(<<'SQL', undef, $run->{stream_id});
+SELECT oid::regclass FROM pg_class
+WHERE relnamespace = 'sqlstreams'::regnamespace AND relkind IN ('r', 'p') AND relname ~ ('_' || ? || '(_|$)')
+SQL
+		my $table = $tables->[ rand @$tables ];
+		my $view = $views[ rand @views ];
+		my $deed = pick(vacuum => 4, analyze => 2, view => 3, peek => 2, snapshot => 1);
+		$dbh->do("VACUUM $table") if $deed eq 'vacuum';
+		$dbh->do("ANALYZE $table") if $deed eq 'analyze';
+		$dbh->do("SELECT * FROM sqlstreams.$view") if $deed eq 'view';
+		$dbh->do('SELECT * FROM sqlstreams.peek(?, max_messages => 100)', undef, $run->{stream})
+		  if $deed eq 'peek';
+		_hold_snapshot($dbh) if $deed eq 'snapshot';
+		$records->write(reply => 'administer', '-', $deed);
+		Time::HiRes::sleep(rand 0.4);
+	}
+	return;
+}
+
+# Keeps dead rows alive for a moment.
+sub _hold_snapshot
+{
+	my ($dbh) = @_;
+	$dbh->do('BEGIN ISOLATION LEVEL REPEATABLE READ');
+	$dbh->do('SELECT count(*) FROM pg_class');
+	Time::HiRes::sleep(rand 2);
+	$dbh->do('COMMIT');
 	return;
 }
 

@@ -87,10 +87,10 @@ sub _fetch
 		my ($dbh) = @_;
 		my $found = $dbh->selectall_arrayref($statement, undef, @parameters);
 		return ('-', '-') unless @$found;
-		my %claims = map { $_->[0] => 1 } @$found;
+		my %claims = map { $_->[0] // '-' => 1 } @$found;
 		$id = join '+', sort keys %claims;
 		@messages = map { $_->[2] } @$found;
-		return ($id, $found->[0][1], map { "$_->[2]=" . ($_->[3] // '') . "=$_->[4]" } @$found);
+		return ($id, $found->[0][1] // '-', map { "$_->[2]=" . ($_->[3] // '') . "=$_->[4]" } @$found);
 	});
 	return unless @messages;
 	return { id => $id, messages => \@messages };

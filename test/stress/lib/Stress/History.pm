@@ -6,16 +6,17 @@ package Stress::History;
 #   transactions  name => { name, outcome, commit_sent, ended, calls, ... }
 #                 outcome: committed, rolled back or unknown (the connection
 #                 broke at the commit); ended: the earliest moment at which it
-#                 may have ended, which is the last answer in it when there was
-#                 none to its end; commit_received: when it certainly had ended
+#                 may have ended: when the end was sent, or an error was on its
+#                 way before; the last answer in it when there was none to its
+#                 end; commit_received: when it certainly had ended
 #   messages      token => { token, key, call, id }; no id: the reply was lost,
 #                 0: a duplicate
 #   claims        [ { index, group, id, call, expires, rows, uses } ]; uses: the
 #                 later calls that name this claim, in order
 #   log           id => token, as the log table had them in the end
 #   errors        calls that the server refused
-#   terminated    how many backends were taken away; empty_claims: how many
-#                 claims returned nothing
+#   disturbances  verb => how often somebody came in the way
+#   empty_claims  how many claims returned nothing
 #
 # A call is { verb, transaction, fields, sent, received, error, undone }.
 # undone: when it was rolled back to a savepoint from before it.
@@ -24,6 +25,8 @@ use strict;
 use warnings;
 use List::Util qw(min);
 use Stress::Records;
+
+use constant NO_ID => '-';    # pop may tell none
 
 my %ENDS = map { $_ => 1 } qw(commit rollback prepare disconnect);
 my %CLAIMS = map { $_ => 1 } qw(claim pop claim_and_ack);
@@ -35,7 +38,7 @@ sub read
 	my ($class, $directory) = @_;
 	my $self = bless {
 		transactions => {}, messages => {}, claims => [], claims_by_name => {},
-		produces => [], uses => [], errors => [], log => undef, terminated => 0,
+		produces => [], uses => [], errors => [], log => undef, disturbances => {},
 		empty_claims => 0,
 	}, $class;
 	Stress::Records::visit_all($directory, sub { $self->_event(@_) });
@@ -89,9 +92,9 @@ sub rows
 sub _event
 {
 	my ($self, $label, $time, $kind, $verb, $name, @fields) = @_;
-	if ($verb eq 'terminate')
+	if ($verb eq 'terminate' || $verb eq 'administer')
 	{
-		$self->{terminated}++;
+		$self->{disturbances}{$verb}++;
 	}
 	elsif ($verb eq 'log')
 	{
@@ -122,7 +125,7 @@ sub _end_event
 	{
 		$transaction->{commit_sent} = $time if $verb eq 'commit';
 		$transaction->{outcome} = 'rolled back' if $verb ne 'commit';
-		$transaction->{end_sent} = $time;
+		$transaction->{end_sent} = $transaction->{failed_at} // $time;
 	}
 	elsif ($kind eq 'reply')
 	{
@@ -147,7 +150,8 @@ sub _call_event
 		push @{ $transaction->{calls} }, $call;
 		$self->_produce_sent($call) if $verb eq 'produce';
 		push @{ $self->{uses} }, $call if $USES{$verb} || $verb eq 'claim' && $fields[3] ne '-';
-		_undo_since($transaction, $fields[0], $time) if $verb eq 'rollback_to';
+		_undo_since($transaction, $fields[0], delete $transaction->{failed_at} // $time)
+		  if $verb eq 'rollback_to';
 		return;
 	}
 	my $call = $transaction->{calls}[-1];
@@ -161,6 +165,7 @@ sub _call_event
 	elsif ($kind eq 'error')
 	{
 		$call->{received} = $time;
+		$transaction->{failed_at} = $call->{sent};
 		$self->_note_error($call, @fields);
 	}
 	return;
@@ -220,7 +225,7 @@ sub _claim_returned
 		index => scalar @{ $self->{claims} }, group => $call->{fields}[0], id => $id,
 		call => $call, expires => $expires, rows => join("\t", @rows), uses => [] };
 	push @{ $self->{claims} }, $claim;
-	push @{ $self->{claims_by_name}{"$claim->{group} $id"} }, $claim;
+	push @{ $self->{claims_by_name}{"$claim->{group} $id"} }, $claim unless $id eq NO_ID;
 	push @{ $claim->{uses} }, $call if $call->{verb} ne 'claim';
 	return;
 }

@@ -17,13 +17,14 @@ package Stress::Records;
 # The verbs and the fields that they carry:
 #
 #   produce        send: token or token=key, one per message   reply: ids in the same order
-#   claim, pop,    send: group, max_messages, lease, claim to  reply: claim id, lease end,
-#   claim_and_ack        ack first ('-' for none)                     id=token=takeovers ...
+#   claim, pop,    send: group, max_messages, lease, claim to  reply: claim id, lease end ('-'
+#   claim_and_ack        ack first ('-' for none)                     for none), id=token=takeovers ...
 #   ack, release   send: group, claim id, ids ('all': whole)   reply: count
 #   extend         send: group, claim id, lease                reply: lease end
 #   savepoint, rollback_to                                     send: name
 #   commit, rollback, prepare, disconnect                      no fields
 #   terminate      send: label of the process that lost its backend
+#   administer     reply: what was done to the stream's tables
 #   log            reply: id=token ... as the log table holds them in the end
 #
 # A statement outside of a transaction block is a transaction by itself: its

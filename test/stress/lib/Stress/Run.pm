@@ -9,7 +9,8 @@ use Stress::Client;
 
 # name: of the run and its stream; directory: of the records; producers,
 # rate: what was asked for; start_at, stop_at: when producing begins and ends;
-# prepare: whether transactions can be prepared; stream: equal to name.
+# prepare: whether transactions can be prepared; stream, stream_id: what they
+# are about.
 sub new
 {
 	my ($class, %self) = @_;

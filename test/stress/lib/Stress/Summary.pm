@@ -17,6 +17,7 @@ my @COUNTS = (
 	[ 'prepared transactions committed' => 3 ],
 	[ 'prepared transactions rolled back' => 1 ],
 	[ 'backends terminated' => 5 ],
+	[ 'looks and vacuums' => 10 ],
 	[ 'commits of unknown outcome' => 0 ],
 	[ 'claims with messages' => 200 ],
 	[ 'empty claims' => 10 ],
@@ -42,7 +43,8 @@ sub counts
 	_count_transactions($history, \%count);
 	_count_claims($history, \%count);
 	_count_uses($history, \%count);
-	$count{'backends terminated'} = $history->{terminated};
+	$count{'backends terminated'} = $history->{disturbances}{terminate} // 0;
+	$count{'looks and vacuums'} = $history->{disturbances}{administer} // 0;
 	$count{'empty claims'} = $history->{empty_claims};
 	$count{'produces that failed in a cursor'} = _count_errors($history, 'produce', '22012');
 	$count{'deadlocks of producers'} = _count_errors($history, 'produce', '40P01');
