@@ -10,14 +10,16 @@
 #include "datatype/timestamp.h"
 #include "fmgr.h"
 
+#include "compat.h"
+
 /* A message, routing or idempotency key may have this many bytes. */
 #define KEY_MAX_BYTES 1024
 
 /* A batch or a claim may have this many messages. */
 #define BATCH_MAX_MESSAGES 100000
 
-extern void argument_raise_null(const char *argument) pg_attribute_noreturn();
-extern void argument_raise_invalid(const char *argument, const char *detail) pg_attribute_noreturn();
+pg_noreturn extern void argument_raise_null(const char *argument);
+pg_noreturn extern void argument_raise_invalid(const char *argument, const char *detail);
 extern char *argument_get_name(FunctionCallInfo fcinfo, int number, const char *argument);
 extern int64 argument_get_integer(FunctionCallInfo fcinfo, int number, const char *argument,
 								  int64 minimum, int64 maximum);

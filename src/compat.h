@@ -30,6 +30,11 @@
 #include "storage/sinvaladt.h"
 #endif
 
+/* Stands before a declaration, as from 18 on. */
+#if PG_VERSION_NUM < 180000
+#define pg_noreturn pg_attribute_noreturn()
+#endif
+
 /* The file of a relation, as a WAL record of a sequence names it. */
 #if PG_VERSION_NUM >= 160000
 #define COMPAT_SET_SEQ_LOCATOR(record, rel) ((record).locator = (rel)->rd_locator)

@@ -9,6 +9,8 @@
 
 #include "datatype/timestamp.h"
 
+#include "compat.h"
+
 #define STREAM_NAME_MAX_BYTES 200
 
 /*
@@ -50,6 +52,6 @@ extern uint64 stream_cache_generation(void);
 extern Oid	stream_schema_oid(void);
 extern Oid	stream_config_table_oid(const char *table);
 extern void stream_check_name(const char *argument, const char *name, bool is_stream);
-extern void stream_raise_not_found(const char *name) pg_attribute_noreturn();
+pg_noreturn extern void stream_raise_not_found(const char *name);
 
 #endif							/* SQLSTREAMS_STREAM_H */
