@@ -157,45 +157,120 @@ lease_messages(Claim *claim, const IdSet *members, int32 takeovers)
 	lease_hint_not_after(&claim->cursor, claim->expires_at);
 }
 
-/*
- * Return as many messages of a segment that was taken over as there is room
- * for, and put the rest back.  Messages that have left the log are forgotten.
- */
-static void
-return_segment(Claim *claim, LeaseSegment *segment, Snapshot snapshot)
+/* A segment that is being taken over. */
+typedef struct TakenSegment
 {
+	LeaseSegment *segment;
+	int32		takeovers;		/* this one included */
 	IdSet		returned;
-	IdSet	   *members = &segment->members;
-	LogScan    *scan = NULL;
-	int64		done_to = 0;
-	int32		takeovers = segment->takeovers + (segment->is_released ? 0 : 1);
+} TakenSegment;
 
-	id_set_init(&returned);
-	id_set_remove_through(members, claim->stream.purged_through);
-	for (int i = 0; i < members->run_count && has_room(claim); i++)
-	{
-		done_to = members->runs[i].first + members->runs[i].count - 1;
-		if (scan == NULL)
-			scan = message_log_scan_begin(&claim->stream, snapshot, members->runs[i].first, done_to);
-		else
-			message_log_scan_seek(scan, members->runs[i].first, done_to);
-		while (has_room(claim) && message_log_scan_next(scan))
-		{
-			return_message(claim, scan, takeovers);
-			id_set_append(&returned, message_log_scan_id(scan));
-			if (!has_room(claim))
-				done_to = message_log_scan_id(scan);
-		}
-	}
-	id_set_remove_through(members, done_to);
-	if (scan != NULL)
-		message_log_scan_end(scan);
-	lease_messages(claim, &returned, takeovers);
-	if (members->run_count > 0)
-		lease_put_back(&claim->leases, claim->group.group_id, &claim->cursor, segment);
+/* A message of one. */
+typedef struct TakenMessage
+{
+	int64		id;
+	TakenSegment *owner;
+} TakenMessage;
+
+static int
+compare_taken(const void *a, const void *b)
+{
+	int64		x = ((const TakenMessage *) a)->id;
+	int64		y = ((const TakenMessage *) b)->id;
+
+	return (x > y) - (x < y);
 }
 
-/* Take over expired leases. */
+/* Prepare to take over segments, less what was purged. */
+static TakenSegment *
+prepare_taken(Claim *claim, List *segments)
+{
+	TakenSegment *taken = palloc(sizeof(TakenSegment) * list_length(segments));
+
+	for (int i = 0; i < list_length(segments); i++)
+	{
+		LeaseSegment *segment = list_nth(segments, i);
+
+		id_set_remove_through(&segment->members, claim->stream.purged_through);
+		taken[i].segment = segment;
+		taken[i].takeovers = segment->takeovers + (segment->is_released ? 0 : 1);
+		id_set_init(&taken[i].returned);
+	}
+	return taken;
+}
+
+/*
+ * The messages of the segments that may be returned, by id: of each segment no
+ * more than there is room for.
+ */
+static TakenMessage *
+merge_taken(Claim *claim, TakenSegment *taken, int taken_count, int64 *count)
+{
+	int64		capacity = 0;
+	TakenMessage *messages;
+
+	for (int i = 0; i < taken_count; i++)
+		capacity += Min(id_set_count(&taken[i].segment->members), claim->messages_left);
+	messages = palloc_extended(sizeof(TakenMessage) * Max(capacity, 1), MCXT_ALLOC_HUGE);
+
+	*count = 0;
+	for (int i = 0; i < taken_count; i++)
+	{
+		const IdSet *members = &taken[i].segment->members;
+		int64		left = claim->messages_left;
+
+		for (int run = 0; run < members->run_count; run++)
+		{
+			for (int64 n = 0; n < members->runs[run].count && left > 0; n++, left--)
+			{
+				messages[*count].id = members->runs[run].first + n;
+				messages[(*count)++].owner = &taken[i];
+			}
+		}
+	}
+	qsort(messages, *count, sizeof(TakenMessage), compare_taken);
+	return messages;
+}
+
+/*
+ * Return messages that were taken over, as long as there is room; says up to
+ * which id this is done.  Messages that have left the log are passed over.
+ */
+static int64
+return_taken(Claim *claim, const TakenMessage *messages, int64 count, Snapshot snapshot)
+{
+	LogScan    *scan = NULL;
+	int64		done_to = 0;
+
+	for (int64 first = 0, last; first < count && has_room(claim); first = last + 1)
+	{
+		for (last = first; last + 1 < count && messages[last + 1].id == messages[last].id + 1;)
+			last++;
+		done_to = messages[last].id;
+		if (scan == NULL)
+			scan = message_log_scan_begin(&claim->stream, snapshot, messages[first].id, done_to);
+		else
+			message_log_scan_seek(scan, messages[first].id, done_to);
+		while (has_room(claim) && message_log_scan_next(scan))
+		{
+			int64		id = message_log_scan_id(scan);
+			TakenSegment *owner = messages[first + (id - messages[first].id)].owner;
+
+			return_message(claim, scan, owner->takeovers);
+			id_set_append(&owner->returned, id);
+			if (!has_room(claim))
+				done_to = id;
+		}
+	}
+	if (scan != NULL)
+		message_log_scan_end(scan);
+	return done_to;
+}
+
+/*
+ * Take over expired leases: return as many of their messages as there is room
+ * for, in id order, and put the rest back.
+ */
 static void
 return_expired(Claim *claim)
 {
@@ -203,16 +278,30 @@ return_expired(Claim *claim)
 											  &claim->cursor_changed, claim->now,
 											  claim->cursor.claimed >= claim->last_id,
 											  claim->messages_left);
+	TakenSegment *taken;
+	TakenMessage *messages;
 	Snapshot	snapshot;
-	ListCell   *cell;
+	int64		count;
+	int64		done_to;
 
 	if (segments == NIL)
 		return;
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	foreach(cell, segments)
-		return_segment(claim, lfirst(cell), snapshot);
-	UnregisterSnapshot(snapshot);
 	claim->cursor_changed = true;
+	taken = prepare_taken(claim, segments);
+	messages = merge_taken(claim, taken, list_length(segments), &count);
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	done_to = return_taken(claim, messages, count, snapshot);
+	UnregisterSnapshot(snapshot);
+
+	for (int i = 0; i < list_length(segments); i++)
+	{
+		LeaseSegment *segment = taken[i].segment;
+
+		lease_messages(claim, &taken[i].returned, taken[i].takeovers);
+		id_set_remove_through(&segment->members, done_to);
+		if (segment->members.run_count > 0)
+			lease_put_back(&claim->leases, claim->group.group_id, &claim->cursor, segment);
+	}
 }
 
 /*

@@ -42,12 +42,39 @@ raise_message_lost(const ConsumerGroup *group, int64 claim_id, int64 message_id)
 			 errhint("Roll back the work on it.")));
 }
 
-/* The segments of the claim as they are now. */
+static int64
+count_members(List *segments)
+{
+	int64		count = 0;
+	ListCell   *cell;
+
+	foreach(cell, segments)
+		count += id_set_count(&((LeaseSegment *) lfirst(cell))->members);
+	return count;
+}
+
+/*
+ * The segments of a claim that the snapshot shows, less what was purged from
+ * the stream; NIL when nothing is left.
+ */
 static List *
-load_now(LeaseTables *tables, const ConsumerGroup *group, int64 claim_id)
+load_claim(const Stream *stream, LeaseTables *tables, const ConsumerGroup *group, int64 claim_id,
+		   Snapshot snapshot)
+{
+	List	   *segments = lease_load_claim(tables, group->group_id, claim_id, snapshot);
+	ListCell   *cell;
+
+	foreach(cell, segments)
+		id_set_remove_through(&((LeaseSegment *) lfirst(cell))->members, stream->purged_through);
+	return count_members(segments) > 0 ? segments : NIL;
+}
+
+/* As load_claim, as things are now. */
+static List *
+load_claim_now(const Stream *stream, LeaseTables *tables, const ConsumerGroup *group, int64 claim_id)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	List	   *segments = lease_load_claim(tables, group->group_id, claim_id, snapshot);
+	List	   *segments = load_claim(stream, tables, group, claim_id, snapshot);
 
 	UnregisterSnapshot(snapshot);
 	return segments;
@@ -59,7 +86,7 @@ load_now(LeaseTables *tables, const ConsumerGroup *group, int64 claim_id)
  * gone.
  */
 static List *
-remove_claim(LeaseTables *tables, const ConsumerGroup *group, int64 claim_id)
+remove_claim(const Stream *stream, LeaseTables *tables, const ConsumerGroup *group, int64 claim_id)
 {
 	List	   *segments;
 	ListCell   *cell;
@@ -70,7 +97,7 @@ remove_claim(LeaseTables *tables, const ConsumerGroup *group, int64 claim_id)
 	/* when the anchor was replaced meanwhile, by extend, find the new one */
 	do
 	{
-		segments = load_now(tables, group, claim_id);
+		segments = load_claim_now(stream, tables, group, claim_id);
 		if (segments == NIL)
 			return NIL;
 	} while (lease_delete(tables, linitial(segments), true) != TM_Ok);
@@ -88,17 +115,6 @@ remove_claim(LeaseTables *tables, const ConsumerGroup *group, int64 claim_id)
 	return segments;
 }
 
-static int64
-count_members(List *segments)
-{
-	int64		count = 0;
-	ListCell   *cell;
-
-	foreach(cell, segments)
-		count += id_set_count(&((LeaseSegment *) lfirst(cell))->members);
-	return count;
-}
-
 /*
  * Resolve all messages that are open in a claim; returns how many.  Raises
  * SS004 when there is none.
@@ -111,7 +127,7 @@ resolution_ack(const Stream *stream, const ConsumerGroup *group, int64 claim_id)
 
 	CommandCounterIncrement();
 	lease_open(stream, &tables);
-	count = count_members(remove_claim(&tables, group, claim_id));
+	count = count_members(remove_claim(stream, &tables, group, claim_id));
 	if (count == 0)
 		raise_lost(group, claim_id);
 	lease_close(&tables);
@@ -120,12 +136,12 @@ resolution_ack(const Stream *stream, const ConsumerGroup *group, int64 claim_id)
 
 /* Lock the claim against removal by others and return its segments, or NIL. */
 static List *
-share_claim(LeaseTables *tables, const ConsumerGroup *group, int64 claim_id)
+share_claim(const Stream *stream, LeaseTables *tables, const ConsumerGroup *group, int64 claim_id)
 {
 	for (;;)
 	{
 		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-		List	   *segments = lease_load_claim(tables, group->group_id, claim_id, snapshot);
+		List	   *segments = load_claim(stream, tables, group, claim_id, snapshot);
 		TM_Result	result = TM_Ok;
 
 		if (segments != NIL)
@@ -255,7 +271,7 @@ resolution_ack_messages(const Stream *stream, const ConsumerGroup *group, int64 
 
 	CommandCounterIncrement();
 	lease_open(stream, &tables);
-	segments = share_claim(&tables, group, claim_id);
+	segments = share_claim(stream, &tables, group, claim_id);
 	if (segments == NIL)
 		raise_lost(group, claim_id);
 	if (count > 0)
@@ -307,7 +323,7 @@ resolution_release(const Stream *stream, const ConsumerGroup *group, int64 claim
 
 	CommandCounterIncrement();
 	lease_open(stream, &tables);
-	segments = remove_claim(&tables, group, claim_id);
+	segments = remove_claim(stream, &tables, group, claim_id);
 	count = count_members(segments);
 	now = GetCurrentTimestamp();
 	foreach(cell, segments)
@@ -339,7 +355,7 @@ resolution_release_messages(const Stream *stream, const ConsumerGroup *group, in
 
 	CommandCounterIncrement();
 	lease_open(stream, &tables);
-	segments = share_claim(&tables, group, claim_id);
+	segments = share_claim(stream, &tables, group, claim_id);
 	if (segments == NIL || count == 0)
 	{
 		lease_close(&tables);
@@ -366,14 +382,6 @@ resolution_release_messages(const Stream *stream, const ConsumerGroup *group, in
 	return count;
 }
 
-/* Replace a segment's row by one with another end. */
-static void
-insert_extended(LeaseTables *tables, const ConsumerGroup *group, LeaseSegment *segment, TimestampTz end)
-{
-	segment->expires_at = end;
-	lease_insert(tables, group->group_id, segment);
-}
-
 /*
  * Make a claim's lease end lease_us from now (0: as long as it was made for)
  * unless it ends later already; returns its end.  While another transaction has
@@ -393,7 +401,7 @@ resolution_extend(const Stream *stream, const ConsumerGroup *group, int64 claim_
 	lease_open(stream, &tables);
 	do
 	{
-		segments = load_now(&tables, group, claim_id);
+		segments = load_claim_now(stream, &tables, group, claim_id);
 		if (segments == NIL)
 			raise_lost(group, claim_id);
 		anchor = linitial(segments);
@@ -413,7 +421,13 @@ resolution_extend(const Stream *stream, const ConsumerGroup *group, int64 claim_
 		for_each_from(cell, segments, 1)
 			(void) lease_delete(&tables, lfirst(cell), true);
 		foreach(cell, segments)
-			insert_extended(&tables, group, lfirst(cell), end);
+		{
+			LeaseSegment *segment = lfirst(cell);
+
+			segment->expires_at = end;
+			if (segment->members.run_count > 0)
+				lease_insert(&tables, group->group_id, segment);
+		}
 	}
 	lease_close(&tables);
 	return end;
