@@ -282,6 +282,7 @@ append_all_with_executor(ResultRelInfo *rri, EState *estate, LogMessage **messag
 	for (int i = 0; i < count; i++)
 		append_with_executor(rri, estate, messages[i]);
 	AfterTriggerEndQuery(estate);
+	ExecCloseResultRelations(estate);
 	ExecResetTupleTable(estate->es_tupleTable, false);
 }
 
