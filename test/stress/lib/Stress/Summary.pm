@@ -6,31 +6,32 @@ use strict;
 use warnings;
 use Stress::History;
 
-# What is counted: name, and the least that a run of 20 s or more must show.
+# What is counted: name, and the least that a run of 20 s or more must show, also
+# on a slow machine.
 my @COUNTS = (
-	[ 'messages committed' => 1000 ],
-	[ 'messages rolled back' => 100 ],
+	[ 'messages committed' => 300 ],
+	[ 'messages rolled back' => 50 ],
 	[ 'messages rolled back to a savepoint' => 20 ],
-	[ 'duplicates' => 10 ],
-	[ 'produces that failed in a cursor' => 3 ],
+	[ 'duplicates' => 5 ],
+	[ 'produces that failed in a cursor' => 2 ],
 	[ 'deadlocks of producers' => 0 ],
-	[ 'prepared transactions committed' => 3 ],
+	[ 'prepared transactions committed' => 2 ],
 	[ 'prepared transactions rolled back' => 1 ],
-	[ 'backends terminated' => 5 ],
-	[ 'looks and vacuums' => 10 ],
+	[ 'backends terminated' => 3 ],
+	[ 'looks and vacuums' => 5 ],
 	[ 'commits of unknown outcome' => 0 ],
-	[ 'claims with messages' => 200 ],
-	[ 'empty claims' => 10 ],
-	[ 'claims rolled back' => 10 ],
-	[ 'messages taken over' => 20 ],
-	[ 'whole acks' => 50 ],
-	[ 'partial acks' => 50 ],
-	[ 'acks rolled back' => 10 ],
-	[ 'acks refused with SS004' => 3 ],
-	[ 'releases' => 10 ],
-	[ 'extensions' => 3 ],
-	[ 'claims that ack' => 10 ],
-	[ 'pops' => 20 ]);
+	[ 'claims with messages' => 50 ],
+	[ 'empty claims' => 5 ],
+	[ 'claims rolled back' => 3 ],
+	[ 'messages taken over' => 5 ],
+	[ 'whole acks' => 15 ],
+	[ 'partial acks' => 15 ],
+	[ 'acks rolled back' => 3 ],
+	[ 'acks refused with SS004' => 1 ],
+	[ 'releases' => 2 ],
+	[ 'extensions' => 1 ],
+	[ 'claims that ack' => 5 ],
+	[ 'pops' => 10 ]);
 
 use constant MEANINGFUL_DURATION => 20;
 
