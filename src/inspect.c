@@ -116,6 +116,7 @@ inspect_end(void)
 SPITupleTable *
 inspect_query(const char *sql, int argument_count, Oid *types, Datum *values, uint64 *count)
 {
+	MemoryContext context = CurrentMemoryContext;
 	AccessState saved;
 	int			result;
 
@@ -124,6 +125,7 @@ inspect_query(const char *sql, int argument_count, Oid *types, Datum *values, ui
 	if (result != SPI_OK_SELECT)
 		elog(ERROR, "SPI_execute_with_args failed: %s", SPI_result_code_string(result));
 	access_restore(&saved);
+	MemoryContextSwitchTo(context);
 	*count = SPI_processed;
 	return SPI_tuptable;
 }

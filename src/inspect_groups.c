@@ -17,6 +17,7 @@
 #include "storage/procarray.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -85,7 +86,7 @@ enum
 	LEASE_COLUMNS
 };
 
-/* A group that is to be shown, and what is known of its stream. */
+/* A group that is to be shown. */
 typedef struct ShownGroup
 {
 	Stream		stream;
@@ -95,15 +96,30 @@ typedef struct ShownGroup
 	TupleDesc	config_desc;
 } ShownGroup;
 
-typedef void (*PutGroup) (ReturnSetInfo *result, const ShownGroup *group);
+/* What the groups' rows have in common. */
+typedef struct GroupView
+{
+	ReturnSetInfo *result;
+	SPITupleTable *claim_holders;	/* who has which group's lock */
+	uint64		claim_holder_count;
+	int64		heads_stream_id;	/* the stream that these are of; 0: none */
+	int64		last;
+	int64		settled;
+} GroupView;
+
+typedef void (*PutGroup) (GroupView *view, const ShownGroup *group);
 
 /*
  * Call a function for each group whose stream the current role may use, while
  * that stream cannot be dropped.
  */
 static void
-for_each_group(ReturnSetInfo *result, PutGroup put)
+for_each_group(GroupView *view, PutGroup put)
 {
+	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext,
+												  "sqlstreams consumer group",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old;
 	uint64		count;
 	SPITupleTable *rows = inspect_query("SELECT s.stream_name, g.group_name, g.group_id,"
 										" g.bindings, g.schema_version,"
@@ -132,7 +148,12 @@ for_each_group(ReturnSetInfo *result, PutGroup put)
 		/* while a restore is running the groups' tables may be missing */
 		if (OidIsValid(group.stream.cursor_oid) && OidIsValid(group.stream.lease_oid) &&
 			OidIsValid(group.stream.resolved_oid))
-			put(result, &group);
+		{
+			old = MemoryContextSwitchTo(scratch);
+			put(view, &group);
+			MemoryContextSwitchTo(old);
+			MemoryContextReset(scratch);
+		}
 		inspect_leave_stream(&group.stream);
 	}
 }
@@ -180,32 +201,38 @@ read_unresolved(const ShownGroup *group, int64 *lowest, int64 *leased)
 	lease_close(&tables);
 }
 
-/*
- * The process that has the group's lock, which claims take (group_lock), or 0.
- */
-static int32
-find_claim_holder(int64 group_id)
+/* Read who has the locks of groups, which claims take (group_lock). */
+static void
+read_claim_holders(GroupView *view)
 {
-	Oid			types[] = {OIDOID, OIDOID, OIDOID, INT4OID};
+	Oid			types[] = {OIDOID, OIDOID};
 	Datum		values[] = {ObjectIdGetDatum(MyDatabaseId),
-		ObjectIdGetDatum(stream_config_table_oid("consumer_group")),
-		ObjectIdGetDatum((uint32) group_id),
-	Int32GetDatum((uint16) (group_id >> 32))};
-	uint64		count;
-	bool		is_null = true;
-	Datum		pid = (Datum) 0;
-	SPITupleTable *rows = inspect_query("SELECT pid FROM pg_catalog.pg_locks"
+	ObjectIdGetDatum(stream_config_table_oid("consumer_group"))};
+
+	view->claim_holders = inspect_query("SELECT objid, objsubid, pid FROM pg_catalog.pg_locks"
 										" WHERE locktype OPERATOR(pg_catalog.=) 'object'"
 										" AND database OPERATOR(pg_catalog.=) $1"
 										" AND classid OPERATOR(pg_catalog.=) $2"
-										" AND objid OPERATOR(pg_catalog.=) $3"
-										" AND objsubid OPERATOR(pg_catalog.=) $4"
-										" AND granted",
-										lengthof(types), types, values, &count);
+										" AND granted AND pid IS NOT NULL",
+										lengthof(types), types, values, &view->claim_holder_count);
+}
 
-	if (count > 0)
-		pid = SPI_getbinval(rows->vals[0], rows->tupdesc, 1, &is_null);
-	return is_null ? 0 : DatumGetInt32(pid);
+/* The process that has the group's lock, or 0. */
+static int32
+find_claim_holder(const GroupView *view, int64 group_id)
+{
+	TupleDesc	desc = view->claim_holders->tupdesc;
+	bool		is_null;
+
+	for (uint64 i = 0; i < view->claim_holder_count; i++)
+	{
+		HeapTuple	row = view->claim_holders->vals[i];
+
+		if (DatumGetObjectId(SPI_getbinval(row, desc, 1, &is_null)) == (uint32) group_id &&
+			(uint16) DatumGetInt16(SPI_getbinval(row, desc, 2, &is_null)) == (uint16) (group_id >> 32))
+			return DatumGetInt32(SPI_getbinval(row, desc, 3, &is_null));
+	}
+	return 0;
 }
 
 /* The holders of a fence memory that are still in progress, as an array of xid. */
@@ -299,31 +326,39 @@ fill_created_at(const Stream *stream, int64 from_id, int64 last, int column, Dat
 	values[column] = TimestampTzGetDatum(created_at);
 }
 
-/* Set the columns that say how far the group is; false if its stream is gone. */
+/* Read the heads of the group's stream, once a stream; false if it is gone. */
 static bool
-fill_progress(const ShownGroup *group, const GroupCursor *cursor, Datum *values, bool *nulls)
+read_heads(GroupView *view, const Stream *stream)
 {
-	int64		last;
-	int64		settled;
+	if (view->heads_stream_id == stream->stream_id)
+		return true;
+	if (!inspect_read_heads(stream, &view->last, &view->settled))
+		return false;
+	view->heads_stream_id = stream->stream_id;
+	return true;
+}
+
+/* Set the columns that say how far the group is. */
+static void
+fill_progress(const GroupView *view, const ShownGroup *group, const GroupCursor *cursor,
+			  Datum *values, bool *nulls)
+{
 	int64		claimed = Max(cursor->claimed, group->stream.purged_through);
 	int64		committed;
 	int64		lowest;
 	int64		leased;
 
-	if (!inspect_read_heads(&group->stream, &last, &settled))
-		return false;
 	read_unresolved(group, &lowest, &leased);
 	committed = lowest > 0 ? lowest - 1 : claimed;
 
 	values[GROUP_CLAIMED] = Int64GetDatum(claimed);
 	values[GROUP_COMMITTED] = Int64GetDatum(committed);
-	values[GROUP_SETTLED_HEAD] = Int64GetDatum(settled);
-	values[GROUP_HEAD] = Int64GetDatum(last);
-	values[GROUP_BACKLOG] = Int64GetDatum(Max(settled - claimed, 0));
+	values[GROUP_SETTLED_HEAD] = Int64GetDatum(view->settled);
+	values[GROUP_HEAD] = Int64GetDatum(view->last);
+	values[GROUP_BACKLOG] = Int64GetDatum(Max(view->settled - claimed, 0));
 	values[GROUP_LEASED] = Int64GetDatum(leased);
-	fill_created_at(&group->stream, claimed + 1, last, GROUP_OLDEST_UNCLAIMED_AT, values, nulls);
-	fill_created_at(&group->stream, committed + 1, last, GROUP_OLDEST_UNRESOLVED_AT, values, nulls);
-	return true;
+	fill_created_at(&group->stream, claimed + 1, view->last, GROUP_OLDEST_UNCLAIMED_AT, values, nulls);
+	fill_created_at(&group->stream, committed + 1, view->last, GROUP_OLDEST_UNRESOLVED_AT, values, nulls);
 }
 
 /* Set the columns that come from the group's definition. */
@@ -343,7 +378,7 @@ fill_config(const ShownGroup *group, Datum *values, bool *nulls)
 
 /* Add a group's row to the result. */
 static void
-put_group(ReturnSetInfo *result, const ShownGroup *group)
+put_group(GroupView *view, const ShownGroup *group)
 {
 	Datum		values[GROUP_COLUMNS] = {0};
 	bool		nulls[GROUP_COLUMNS] = {0};
@@ -351,8 +386,9 @@ put_group(ReturnSetInfo *result, const ShownGroup *group)
 	int32		holder;
 
 	if (!cursor_read(&group->stream, group->group_id, GetActiveSnapshot(), &cursor) ||
-		!fill_progress(group, &cursor, values, nulls))
+		!read_heads(view, &group->stream))
 		return;
+	fill_progress(view, group, &cursor, values, nulls);
 	fill_config(group, values, nulls);
 	fill_held_back(&cursor, values, nulls);
 
@@ -366,10 +402,10 @@ put_group(ReturnSetInfo *result, const ShownGroup *group)
 
 	values[GROUP_LAST_CLAIM_AT] = TimestampTzGetDatum(cursor.last_claim_at);
 	nulls[GROUP_LAST_CLAIM_AT] = cursor.last_claim_at == 0;
-	holder = find_claim_holder(group->group_id);
+	holder = find_claim_holder(view, group->group_id);
 	values[GROUP_CLAIM_HELD_BY] = Int32GetDatum(holder);
 	nulls[GROUP_CLAIM_HELD_BY] = holder == 0;
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	tuplestore_putvalues(view->result->setResult, view->result->setDesc, values, nulls);
 }
 
 /*
@@ -378,9 +414,10 @@ put_group(ReturnSetInfo *result, const ShownGroup *group)
 Datum
 sqlstreams_list_consumer_groups(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = inspect_begin(fcinfo);
+	GroupView	view = {.result = inspect_begin(fcinfo)};
 
-	for_each_group(result, put_group);
+	read_claim_holders(&view);
+	for_each_group(&view, put_group);
 	inspect_end();
 	return (Datum) 0;
 }
@@ -390,7 +427,7 @@ sqlstreams_list_consumer_groups(PG_FUNCTION_ARGS)
  * of its segments; none when nothing of it is open.
  */
 static void
-put_lease(ReturnSetInfo *result, const ShownGroup *group, const LeaseSegment *segment,
+put_lease(GroupView *view, const ShownGroup *group, const LeaseSegment *segment,
 		  int64 messages, int64 unresolved, int32 takeovers)
 {
 	Datum		values[LEASE_COLUMNS];
@@ -408,12 +445,12 @@ put_lease(ReturnSetInfo *result, const ShownGroup *group, const LeaseSegment *se
 	values[LEASE_CLAIMED_AT] = TimestampTzGetDatum(segment->claimed_at);
 	values[LEASE_EXPIRES_AT] = TimestampTzGetDatum(segment->expires_at);
 	values[LEASE_TAKEOVERS] = Int32GetDatum(takeovers);
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	tuplestore_putvalues(view->result->setResult, view->result->setDesc, values, nulls);
 }
 
 /* Add a row for each claim of a group that is not resolved or handed back. */
 static void
-put_leases_of_group(ReturnSetInfo *result, const ShownGroup *group)
+put_leases_of_group(GroupView *view, const ShownGroup *group)
 {
 	LeaseTables tables;
 	ListCell   *cell;
@@ -432,7 +469,7 @@ put_leases_of_group(ReturnSetInfo *result, const ShownGroup *group)
 			continue;
 		if (first != NULL && first->claim_id != segment->claim_id)
 		{
-			put_lease(result, group, first, messages, unresolved, takeovers);
+			put_lease(view, group, first, messages, unresolved, takeovers);
 			first = NULL;
 		}
 		if (first == NULL)
@@ -446,7 +483,7 @@ put_leases_of_group(ReturnSetInfo *result, const ShownGroup *group)
 		unresolved += id_set_count(&segment->members);
 	}
 	if (first != NULL)
-		put_lease(result, group, first, messages, unresolved, takeovers);
+		put_lease(view, group, first, messages, unresolved, takeovers);
 	lease_close(&tables);
 }
 
@@ -456,9 +493,9 @@ put_leases_of_group(ReturnSetInfo *result, const ShownGroup *group)
 Datum
 sqlstreams_list_leases(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = inspect_begin(fcinfo);
+	GroupView	view = {.result = inspect_begin(fcinfo)};
 
-	for_each_group(result, put_leases_of_group);
+	for_each_group(&view, put_leases_of_group);
 	inspect_end();
 	return (Datum) 0;
 }
