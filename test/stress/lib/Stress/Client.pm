@@ -26,18 +26,22 @@ sub application_name
 	return "$run->{name}/$label";
 }
 
-# Connects through the libpq environment variables. $label names the session.
-# A new session too may be taken away by the run's own disturber: so it is tried
-# again a few times.
+# Connects through the libpq environment variables. $label names the session;
+# every other process does not wait for its commits to reach the disk. A new
+# session too may be taken away by the run itself: so it is tried a few times.
 sub connect_as
 {
 	my ($run, $label) = @_;
 	local $ENV{PGAPPNAME} = application_name($run, $label);
+	my $synchronous = $label =~ /[02468]$/ ? 'off' : 'on';
 	my %attributes = (RaiseError => 1, PrintError => 0, PrintWarn => 0, AutoCommit => 1);
 	for (1 .. CONNECT_ATTEMPTS)
 	{
 		my $dbh = eval { DBI->connect('dbi:Pg:', undef, undef, \%attributes) } or next;
-		return $dbh if eval { $dbh->do('SET client_min_messages = warning') };
+		return $dbh if eval {
+			$dbh->do('SET client_min_messages = warning');
+			$dbh->do("SET synchronous_commit = $synchronous");
+		};
 	}
 	die "could not connect: $@\n";
 }

@@ -44,7 +44,7 @@ sub work
 	my $run = $self->{run};
 	while (Time::HiRes::time() < $run->{stop_at})
 	{
-		$self->_attempt(pick(%{ $self->{styles} }));
+		$self->_attempt($run->is_sprint ? 'sprint' : pick(%{ $self->{styles} }));
 	}
 	until ($run->producing_is_over && $self->_nothing_left)
 	{
@@ -135,6 +135,23 @@ sub _return_to_shelf
 	shift @{ $self->{shelf} };
 	return if chance(0.2);
 	$self->{client}->alone_or_in_block(sub { $self->{group}->ack(@$oldest{qw(claim messages)}) });
+	return;
+}
+
+# Claims as quickly as can be, each time what has just been committed.
+sub _sprint
+{
+	my ($self) = @_;
+	my $group = $self->{group};
+	my $claim;
+	while ($self->{run}->is_sprint)
+	{
+		my $max = between(1, 30);
+		$self->{client}->alone(sub {
+			$claim = $self->{pops} ? $group->pop($max) : $group->claim($max, LEASE, $claim && $claim->{id});
+		});
+	}
+	$self->{client}->alone(sub { $group->ack($claim) }) if $claim && !$self->{pops};
 	return;
 }
 

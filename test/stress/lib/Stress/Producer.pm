@@ -29,7 +29,11 @@ sub work
 	my $run = $self->{run};
 	while (Time::HiRes::time() < $run->{stop_at})
 	{
-		next if eval { $self->_one_transaction; $self->_keep_to_rate; 1 };
+		next if eval {
+			$run->is_sprint ? $self->_quick_transaction : $self->_one_transaction;
+			$self->_keep_to_rate unless $run->is_sprint;
+			1;
+		};
 		die $@ unless ref $@;
 	}
 	return;
@@ -49,6 +53,16 @@ sub _one_transaction
 	return $client->transaction($steps,
 		end => pick(%ends),
 		isolation => pick('READ COMMITTED' => 7, 'REPEATABLE READ' => 2, 'SERIALIZABLE' => 1));
+}
+
+# A transaction of a sprint.
+sub _quick_transaction
+{
+	my ($self) = @_;
+	my $client = $self->{client};
+	my $produce = sub { $self->_produce_with(pick(produce => 5, produce_batch => 1), between(1, 3)) };
+	return $client->alone($produce) if chance(0.6);
+	return $client->transaction($produce, end => pick(commit => 3, rollback => 1));
 }
 
 # One step of a transaction block.
@@ -75,8 +89,16 @@ sub produce_some
 	my ($self) = @_;
 	my $function =
 	  pick(produce => 10, produce_bytes => 2, produce_batch => 5, produce_bytes_batch => 2);
+	my $count = chance(0.1) ? between(1, MAX_BATCH * 5) : between(1, MAX_BATCH);
+	return $self->_produce_with($function, $count);
+}
+
+# A call of this function; $count messages when it is one for batches.
+sub _produce_with
+{
+	my ($self, $function, $count) = @_;
 	my $batch = $function =~ /batch/;
-	my $count = !$batch ? 1 : chance(0.1) ? between(1, MAX_BATCH * 5) : between(1, MAX_BATCH);
+	$count = 1 unless $batch;
 	my @tokens = $self->_tokens($count);
 	my @keys = $self->_keys($count);
 	my $bytes = $function =~ /bytes/;

@@ -5,7 +5,14 @@ package Stress::Run;
 
 use strict;
 use warnings;
+use POSIX ();
 use Stress::Client;
+use Time::HiRes ();
+
+use constant {
+	SPRINT_EVERY => 5,     # seconds from one sprint to the next
+	SPRINT_LENGTH => 2,    # seconds
+};
 
 # name: of the run and its stream; directory: of the records; producers,
 # rate: what was asked for; start_at, stop_at: when producing begins and ends;
@@ -15,6 +22,16 @@ sub new
 {
 	my ($class, %self) = @_;
 	return bless \%self, $class;
+}
+
+# Whether it is time for small transactions in quick succession, without pauses.
+# Only then do claims meet a producer at the very moment of its commit, again
+# and again; slow transactions meanwhile would keep all claims waiting.
+sub is_sprint
+{
+	my ($self) = @_;
+	my $elapsed = Time::HiRes::time() - $self->{start_at};
+	return POSIX::fmod($elapsed, SPRINT_EVERY) > SPRINT_EVERY - SPRINT_LENGTH;
 }
 
 # No message is committed any more: consumers that find nothing are done.
