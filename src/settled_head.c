@@ -5,17 +5,26 @@
  * The fence alone tells it at once only while nobody produces; otherwise it
  * walks the log and stops at the first hole (fence.c).  But a group that began
  * at some id has seen every id from there up to its cursor settle, holes
- * included.  So the walk begins where the groups' cursors end.
+ * included.  So the walk begins where the groups' cursors end.  And once those
+ * who were producing at the start have ended, everything that was drawn by then
+ * is settled.
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
+#include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "utils/snapmgr.h"
 
 #include "config.h"
 #include "cursor.h"
 #include "fence.h"
+#include "id_sequence.h"
 #include "settled_head.h"
+
+/* How long producers that are open are given to end. */
+#define MAX_WAITS	5
+#define WAIT_US		1000L
 
 /* Ids that a group has seen settle. */
 typedef struct SettledRange
@@ -72,6 +81,23 @@ follow_ranges(List *ranges, int64 known)
 }
 
 /*
+ * Have the producers that were remembered ended by now?  Most are short, and
+ * are given a few milliseconds; who is open for longer is not waited for.
+ */
+static bool
+has_ended_soon(const Stream *stream, const FenceMemory *memory)
+{
+	for (int i = 0; i < MAX_WAITS && !fence_is_inside(stream); i++)
+	{
+		if (fence_memory_has_ended(memory))
+			return true;
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(WAIT_US);
+	}
+	return false;
+}
+
+/*
  * The highest id up to which every one is known to be committed or gone for
  * good.  It may be lower than what is settled in truth, and is never higher.
  * Raises SS001 when the stream is dropped meanwhile.
@@ -79,9 +105,14 @@ follow_ranges(List *ranges, int64 known)
 int64
 settled_head_find(const Stream *stream)
 {
+	FenceMemory memory = {0};
 	Snapshot	snapshot;
 	List	   *ranges = NIL;
 	int64		known;
+
+	if (!id_sequence_last(stream->sequence_oid, &memory.last))
+		stream_raise_not_found(stream->name);
+	fence_list_holders(stream, &memory);
 
 	if (OidIsValid(stream->cursor_oid))
 	{
@@ -93,5 +124,10 @@ settled_head_find(const Stream *stream)
 	/* where no group has been, the walk may lead to where one has */
 	known = follow_ranges(ranges, stream->purged_through);
 	known = fence_settled_head(stream, known);
-	return follow_ranges(ranges, known);
+	known = follow_ranges(ranges, known);
+
+	/* a standby does not know who produces on the primary */
+	if (known < memory.last && !RecoveryInProgress() && has_ended_soon(stream, &memory))
+		known = memory.last;
+	return known;
 }
