@@ -337,6 +337,17 @@ can_pass_hole_now(Claim *claim)
 }
 
 /*
+ * Up to where to look for fresh messages at first: as far as there is room for,
+ * if the ids have no holes.  An index scan without a near end reads whole pages
+ * of the index.
+ */
+static int64
+fresh_window_end(const Claim *claim)
+{
+	return Min(claim->last_id, claim->cursor.claimed + claim->messages_left);
+}
+
+/*
  * Return fresh messages as one snapshot shows them, moving the cursor, until
  * there is no more room, nothing is left, or a hole cannot be passed.  Says
  * whether it ended at such a hole.
@@ -346,26 +357,35 @@ return_fresh_in_snapshot(Claim *claim, IdSet *returned)
 {
 	GroupCursor *cursor = &claim->cursor;
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	LogScan    *scan = message_log_scan_begin(&claim->stream, snapshot, cursor->claimed + 1, claim->last_id);
+	int64		window_end = fresh_window_end(claim);
+	LogScan    *scan = message_log_scan_begin(&claim->stream, snapshot, cursor->claimed + 1, window_end);
 	bool		ended_at_hole = false;
-	bool		has_row;
 
-	do
+	while (has_room(claim))
 	{
+		bool		has_row = message_log_scan_next(scan);
 		int64		next_id;	/* where the hole ends that may lie before it */
 
-		has_row = message_log_scan_next(scan);
 		next_id = has_row ? message_log_scan_id(scan) : message_log_scan_searched_to(scan) + 1;
-
 		if (next_id - 1 > cursor->claimed)
 			cursor->claimed = Max(cursor->claimed, Min(next_id - 1, claim->passable_to));
 		ended_at_hole = next_id - 1 > cursor->claimed;
-		if (ended_at_hole || !has_row)
+		if (ended_at_hole)
 			break;
-		return_message(claim, scan, 0);
-		id_set_append(returned, next_id);
-		cursor->claimed = next_id;
-	} while (has_room(claim));
+		if (has_row)
+		{
+			return_message(claim, scan, 0);
+			id_set_append(returned, next_id);
+			cursor->claimed = next_id;
+		}
+		else if (cursor->claimed < window_end || window_end == claim->last_id)
+			break;
+		else
+		{
+			window_end = fresh_window_end(claim);
+			message_log_scan_seek(scan, cursor->claimed + 1, window_end);
+		}
+	}
 
 	message_log_scan_end(scan);
 	UnregisterSnapshot(snapshot);

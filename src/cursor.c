@@ -152,6 +152,33 @@ cursor_create(const Stream *stream, int64 group_id, int64 claimed)
 }
 
 /*
+ * The last version of a group's cursor that this backend saw: looking only at
+ * later ones keeps the scan from reading the dead versions on the same page.
+ */
+static int64 seen_group_id = 0;
+static int64 seen_version = 0;
+
+/* Find the visible version that is not below a version; false if there is none. */
+static bool
+find_version(StateTable *table, int64 group_id, int64 from_version, Snapshot snapshot, GroupCursor *cursor)
+{
+	StateScan	scan;
+	ScanKeyData keys[2];
+	HeapTuple	tuple;
+	bool		found;
+
+	ScanKeyInit(&keys[0], Anum_cursor_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
+	ScanKeyInit(&keys[1], Anum_cursor_version, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(from_version));
+	state_scan_begin(&scan, table, state_table_primary_key(table), snapshot, 2, keys);
+	tuple = state_scan_next(&scan, BackwardScanDirection);
+	found = HeapTupleIsValid(tuple);
+	if (found)
+		fill_cursor(cursor, tuple, RelationGetDescr(table->rel));
+	state_scan_end(&scan);
+	return found;
+}
+
+/*
  * Read a group's cursor as the snapshot shows it; false when there is none.
  * Allocates in the current memory context.
  */
@@ -159,20 +186,18 @@ bool
 cursor_read(const Stream *stream, int64 group_id, Snapshot snapshot, GroupCursor *cursor)
 {
 	StateTable	table;
-	StateScan	scan;
-	ScanKeyData key;
-	HeapTuple	tuple;
 	bool		found;
 
+	/* what was seen may have been rolled back, or lie before a restore */
 	open_table(stream, &table);
-	ScanKeyInit(&key, Anum_cursor_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
-	state_scan_begin(&scan, &table, state_table_primary_key(&table), snapshot, 1, &key);
-	tuple = state_scan_next(&scan, BackwardScanDirection);
-	found = HeapTupleIsValid(tuple);
-	if (found)
-		fill_cursor(cursor, tuple, RelationGetDescr(table.rel));
-	state_scan_end(&scan);
+	found = (seen_group_id == group_id && find_version(&table, group_id, seen_version, snapshot, cursor)) ||
+		find_version(&table, group_id, 0, snapshot, cursor);
 	state_table_close(&table);
+	if (found)
+	{
+		seen_group_id = group_id;
+		seen_version = cursor->version;
+	}
 	return found;
 }
 

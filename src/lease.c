@@ -67,6 +67,9 @@ static const Oid resolved_column_types[RESOLVED_COLUMNS] = {
 /* Claim ids are exact in a double. */
 #define CLAIM_ID_BITS 53
 
+/* Random numbers fetched at once: one costs hardly less than some. */
+#define CLAIM_IDS_DRAWN 32
+
 /*
  * How far ahead of now the scan for expired leases passes dead entries: little
  * in the middle of work; more by a claim that has nothing else to do, so that
@@ -99,17 +102,23 @@ lease_close(LeaseTables *tables)
 int64
 lease_draw_claim_id(void)
 {
-	uint64		random;
+	static uint64 random[CLAIM_IDS_DRAWN];
+	static int	left = 0;
+	int64		claim_id;
 
 	do
 	{
-		if (!pg_strong_random(&random, sizeof(random)))
-			ereport(ERROR,
-					(errcode(ERRCODE_INTERNAL_ERROR),
-					 errmsg("could not generate a claim id")));
-		random >>= 64 - CLAIM_ID_BITS;
-	} while (random == 0);
-	return (int64) random;
+		if (left == 0)
+		{
+			if (!pg_strong_random(random, sizeof(random)))
+				ereport(ERROR,
+						(errcode(ERRCODE_INTERNAL_ERROR),
+						 errmsg("could not generate a claim id")));
+			left = CLAIM_IDS_DRAWN;
+		}
+		claim_id = (int64) (random[--left] >> (64 - CLAIM_ID_BITS));
+	} while (claim_id == 0);
+	return claim_id;
 }
 
 /* Store a segment.  The caller sees to it that the cursor's hint is not later. */
