@@ -21,7 +21,7 @@ use constant {
 # What a consumer of an ordinary group does, each as often as its weight says.
 my %STYLES = (
 	whole => 20, in_one_transaction => 8, piecewise => 12, claim_rolled_back => 6,
-	claim_undone => 3, abandon => 7, release => 7, extend => 3, chain => 10,
+	claim_undone => 3, abandon => 7, release => 7, extend => 6, chain => 10,
 	die_with_claim => 3, die_with_ack => 3, slow_ack => 2, one_statement => 5,
 	with_produce => 4);
 
@@ -256,7 +256,7 @@ sub _extend
 	my $claim = $self->_committed_claim(lease => SHORT_LEASE) or return;
 	for (1 .. between(2, 4))
 	{
-		$self->{client}->pause(0.8);
+		Time::HiRes::sleep(0.4 + rand 0.3);
 		$self->{client}->alone_or_in_block(sub { $self->{group}->extend($claim, SHORT_LEASE) });
 	}
 	$self->{client}->alone(sub { $self->{group}->ack($claim) });

@@ -62,6 +62,7 @@ sub _quick_transaction
 	my $client = $self->{client};
 	my $produce = sub { $self->_produce_with(pick(produce => 5, produce_batch => 1), between(1, 3)) };
 	return $client->alone($produce) if chance(0.6);
+	return $client->transaction(sub { $self->_fetch_and_wait }) if chance(0.015);
 	return $client->transaction($produce, end => pick(commit => 3, rollback => 1));
 }
 
@@ -134,6 +135,16 @@ SQL
 		$self->_call("FETCH @{[ scalar @second ]} FROM $name", [], \@second, []);
 	};
 	$client->savepoint($fetch_more, chance(0.3));
+	return;
+}
+
+# Has produced in nothing but a cursor, and stays open for a moment: long enough
+# for others to come and go.
+sub _fetch_and_wait
+{
+	my ($self) = @_;
+	$self->_fetch_from_cursor;
+	Time::HiRes::sleep(0.1);
 	return;
 }
 
