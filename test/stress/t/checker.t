@@ -212,6 +212,14 @@ subtest 'idempotency keys' => sub {
 TXT
 	is(kinds(p => produced('p:1', 10, 'p.1=k' => 2), q => $failed, %rest),
 		'', 'a second holder after the first had failed');
+	my $gone = <<'TXT';
+		9  send  produce  q:1  q.1=k
+		10.5  reply  produce  q:1  1
+		10.6  send  rollback  q:1
+		10.7  lost  rollback  q:1  -  gone
+TXT
+	is(kinds(p => produced('p:1', 10, 'p.1=k' => 2), q => $gone, %rest),
+		'', 'a second holder after the first had been taken away');
 };
 
 subtest 'holders' => sub {
