@@ -35,7 +35,6 @@
 #define Anum_cursor_fence_database	10
 #define Anum_cursor_last_claim_at	11
 #define CURSOR_COLUMNS				11
-#define CURSOR_INDEXES				1
 
 static const Oid cursor_column_types[CURSOR_COLUMNS] = {
 	INT8OID, INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8ARRAYOID,
@@ -46,7 +45,7 @@ static const Oid cursor_column_types[CURSOR_COLUMNS] = {
 static void
 open_table(const Stream *stream, StateTable *table)
 {
-	if (!state_table_open(table, stream->cursor_oid, cursor_column_types, CURSOR_COLUMNS, CURSOR_INDEXES))
+	if (!state_table_open(table, stream->cursor_oid, cursor_column_types, CURSOR_COLUMNS))
 		stream_raise_not_found(stream->name);
 }
 
@@ -188,8 +187,10 @@ cursor_read(const Stream *stream, int64 group_id, Snapshot snapshot, GroupCursor
 	StateTable	table;
 	bool		found;
 
+	if (!state_table_open_to_read(&table, stream->cursor_oid, cursor_column_types, CURSOR_COLUMNS))
+		return false;
+
 	/* what was seen may have been rolled back, or lie before a restore */
-	open_table(stream, &table);
 	found = (seen_group_id == group_id && find_version(&table, group_id, seen_version, snapshot, cursor)) ||
 		find_version(&table, group_id, 0, snapshot, cursor);
 	state_table_close(&table);

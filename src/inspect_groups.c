@@ -182,7 +182,8 @@ read_unresolved(const ShownGroup *group, int64 *lowest, int64 *leased)
 
 	*lowest = 0;
 	*leased = 0;
-	lease_open(&group->stream, &tables);
+	if (!lease_open_to_read(&group->stream, &tables))
+		return;
 	foreach(cell, lease_load_group(&tables, group->group_id, GetActiveSnapshot()))
 	{
 		LeaseSegment *segment = lfirst(cell);
@@ -459,7 +460,8 @@ put_leases_of_group(GroupView *view, const ShownGroup *group)
 	int64		unresolved = 0;
 	int32		takeovers = 0;
 
-	lease_open(&group->stream, &tables);
+	if (!lease_open_to_read(&group->stream, &tables))
+		return;
 	foreach(cell, lease_load_group(&tables, group->group_id, GetActiveSnapshot()))
 	{
 		LeaseSegment *segment = lfirst(cell);

@@ -48,7 +48,6 @@
 #define Anum_lease_members		11
 #define Anum_lease_consumer		12
 #define LEASE_COLUMNS			12
-#define LEASE_INDEXES			2
 
 static const Oid lease_column_types[LEASE_COLUMNS] = {
 	INT8OID, INT8OID, INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID,
@@ -58,7 +57,6 @@ static const Oid lease_column_types[LEASE_COLUMNS] = {
 #define Anum_resolved_claim_id		1
 #define Anum_resolved_message_id	2
 #define RESOLVED_COLUMNS			2
-#define RESOLVED_INDEXES			1
 
 static const Oid resolved_column_types[RESOLVED_COLUMNS] = {
 	INT8OID, INT8OID
@@ -85,8 +83,8 @@ static const Oid resolved_column_types[RESOLVED_COLUMNS] = {
 void
 lease_open(const Stream *stream, LeaseTables *tables)
 {
-	if (!state_table_open(&tables->leases, stream->lease_oid, lease_column_types, LEASE_COLUMNS, LEASE_INDEXES) ||
-		!state_table_open(&tables->resolved, stream->resolved_oid, resolved_column_types, RESOLVED_COLUMNS, RESOLVED_INDEXES))
+	if (!state_table_open(&tables->leases, stream->lease_oid, lease_column_types, LEASE_COLUMNS) ||
+		!state_table_open(&tables->resolved, stream->resolved_oid, resolved_column_types, RESOLVED_COLUMNS))
 		stream_raise_not_found(stream->name);
 }
 
@@ -96,6 +94,32 @@ lease_close(LeaseTables *tables)
 {
 	state_table_close(&tables->leases);
 	state_table_close(&tables->resolved);
+}
+
+/*
+ * Open the tables for reading; false when they do not exist, or are not as they
+ * were made.
+ */
+bool
+lease_open_to_read(const Stream *stream, LeaseTables *tables)
+{
+	if (!state_table_open_to_read(&tables->leases, stream->lease_oid, lease_column_types, LEASE_COLUMNS))
+		return false;
+	if (state_table_open_to_read(&tables->resolved, stream->resolved_oid, resolved_column_types, RESOLVED_COLUMNS))
+		return true;
+	state_table_close(&tables->leases);
+	return false;
+}
+
+/* The index by which leases are found by their end. */
+static Oid
+find_expiry_index(LeaseTables *tables)
+{
+	static const AttrNumber columns[] = {
+		Anum_lease_group_id, Anum_lease_expires_at, Anum_lease_claim_id, Anum_lease_segment
+	};
+
+	return state_table_index_on(&tables->leases, columns, lengthof(columns));
 }
 
 /* A new claim id, which nobody can guess and nothing brings back. */
@@ -211,7 +235,7 @@ lease_load_group(LeaseTables *tables, int64 group_id, Snapshot snapshot)
 	List	   *segments = NIL;
 
 	ScanKeyInit(&key, Anum_lease_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
-	state_scan_begin(&scan, &tables->leases, state_table_index_on(&tables->leases, Anum_lease_group_id),
+	state_scan_begin(&scan, &tables->leases, find_expiry_index(tables),
 					 snapshot, 1, &key);
 	while ((tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
 		segments = lappend(segments, make_segment(tuple, RelationGetDescr(tables->leases.rel)));
@@ -455,7 +479,7 @@ scan_expired(LeaseTables *tables, int64 group_id, GroupCursor *cursor,
 				TimestampTzGetDatum(cursor->lease_scan_from));
 	ScanKeyInit(&keys[2], Anum_lease_expires_at, BTLessStrategyNumber, F_TIMESTAMPTZ_LT,
 				TimestampTzGetDatum(ahead));
-	state_scan_begin(&scan, &tables->leases, state_table_index_on(&tables->leases, Anum_lease_group_id),
+	state_scan_begin(&scan, &tables->leases, find_expiry_index(tables),
 					 snapshot, 3, keys);
 	while ((tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
 	{

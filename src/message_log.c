@@ -107,27 +107,28 @@ raise_unsupported(const Stream *stream, const char *what)
 			 errhint("Remove them from table \"sqlstreams.message_log_%lld\".", (long long) stream->stream_id)));
 }
 
-/* Has the partitioned table triggers that fire once for a statement? */
-static bool
-has_statement_triggers(Oid log_oid)
+/* Raise 0A000 if the log has rules, or triggers that fire once for a statement. */
+static void
+check_rules_and_triggers(const Stream *stream)
 {
-	Relation	rel = try_table_open(log_oid, AccessShareLock);
+	Relation	rel = try_table_open(stream->log_oid, AccessShareLock);
 	TriggerDesc *triggers;
-	bool		result;
 
 	if (rel == NULL)
-		return false;
+		stream_raise_not_found(stream->name);
 	triggers = rel->trigdesc;
-	result = triggers != NULL && (triggers->trig_insert_before_statement ||
-								  triggers->trig_insert_after_statement ||
-								  triggers->trig_insert_new_table);
+	if (rel->rd_rules != NULL)
+		raise_unsupported(stream, "rules");
+	if (triggers != NULL && (triggers->trig_insert_before_statement ||
+							 triggers->trig_insert_after_statement ||
+							 triggers->trig_insert_new_table))
+		raise_unsupported(stream, "triggers for each statement");
 	table_close(rel, AccessShareLock);
-	return result;
 }
 
 /*
  * Raise 0A000 if the log has what only a query that names it would honour.
- * Looks at the partitioned table without locking it.
+ * Looks at the partitioned table without locking it, unless it may have such.
  */
 void
 message_log_check_access(const Stream *stream)
@@ -135,23 +136,32 @@ message_log_check_access(const Stream *stream)
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(stream->log_oid));
 	Form_pg_class form;
 	bool		has_row_security;
-	bool		has_rules;
-	bool		has_triggers;
+	bool		may_have_more;	/* these flags are set back by vacuum only */
 
 	if (!HeapTupleIsValid(tuple))
 		stream_raise_not_found(stream->name);
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	has_row_security = form->relrowsecurity;
-	has_rules = form->relhasrules;
-	has_triggers = form->relhastriggers;
+	may_have_more = form->relhasrules || form->relhastriggers;
 	ReleaseSysCache(tuple);
 
 	if (has_row_security)
 		raise_unsupported(stream, "row-level security policies");
-	if (has_rules)
-		raise_unsupported(stream, "rules");
-	if (has_triggers && has_statement_triggers(stream->log_oid))
-		raise_unsupported(stream, "triggers for each statement");
+	if (may_have_more)
+		check_rules_and_triggers(stream);
+}
+
+/* Has the owner forbidden nulls in a column that may have some? */
+static bool
+has_added_not_null(TupleDesc desc)
+{
+	for (int i = 0; i < LOG_COLUMNS; i++)
+	{
+		if (TupleDescAttr(desc, i)->attnotnull &&
+			i != Anum_log_id - 1 && i != Anum_log_created_at - 1 && i != Anum_log_schema_version - 1)
+			return true;
+	}
+	return false;
 }
 
 /* Can rows go straight into the heap and the indexes? */
@@ -161,6 +171,7 @@ is_plain(Relation rel)
 	TupleDesc	desc = RelationGetDescr(rel);
 
 	return desc->natts == LOG_COLUMNS &&
+		!has_added_not_null(desc) &&
 		rel->trigdesc == NULL &&
 		(desc->constr == NULL || desc->constr->num_check == 0) &&
 		!compat_has_generated_column(desc);

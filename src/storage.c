@@ -21,6 +21,7 @@
 #include "utils/lsyscache.h"
 
 #include "access.h"
+#include "fence.h"
 #include "storage.h"
 
 /*
@@ -150,25 +151,37 @@ storage_create_idempotency_table(int64 stream_id, Oid log_oid)
 }
 
 /*
- * Drop all of a stream's tables.  The sequence is locked first: with that no
- * producer is open, and none begins, before anything else is waited for.
+ * Lock a stream so that nobody uses it any more, in the order in which
+ * producers take their locks: so they end, or come after.
+ */
+void
+storage_lock_stream(const Stream *stream)
+{
+	if (OidIsValid(stream->idempotency_oid))
+		LockRelationOid(stream->idempotency_oid, AccessExclusiveLock);
+	fence_close(stream);
+	LockRelationOid(stream->sequence_oid, AccessExclusiveLock);
+}
+
+/*
+ * Drop all tables of a stream that is locked.  Those of the groups come in the
+ * order in which claims lock them.
  */
 void
 storage_drop_stream(const Stream *stream)
 {
-	static const char *const state_tables[] = {"group_cursor", "claim_lease", "claim_resolved", "idempotency_key"};
+	static const char *const tables[] = {
+		"idempotency_key", "claim_lease", "claim_resolved", "group_cursor", "message_log"
+	};
 	AccessState saved;
 
-	LockRelationOid(stream->sequence_oid, AccessExclusiveLock);
-
 	access_become_extension(&saved);
-	for (int i = 0; i < lengthof(state_tables); i++)
+	for (int i = 0; i < lengthof(tables); i++)
 	{
-		char	   *name = psprintf("%s_" INT64_FORMAT, state_tables[i], stream->stream_id);
+		char	   *name = psprintf("%s_" INT64_FORMAT, tables[i], stream->stream_id);
 
 		if (OidIsValid(get_relname_relid(name, stream_schema_oid())))
 			storage_execute(psprintf("DROP TABLE sqlstreams.%s", name));
 	}
-	storage_execute(psprintf("DROP TABLE sqlstreams.message_log_" INT64_FORMAT, stream->stream_id));
 	access_restore(&saved);
 }

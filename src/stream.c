@@ -125,6 +125,7 @@ fill_from_row(Stream *stream, HeapTuple tuple, TupleDesc desc)
 	stream->purged_through = DatumGetInt64(values[Anum_stream_purged_through]);
 	stream->log_oid = stream_table_oid("message_log", stream->stream_id);
 	stream->sequence_oid = stream_table_oid("message_id", stream->stream_id);
+	stream->fence_oid = get_rel_type_id(stream->log_oid);
 	stream->cursor_oid = stream_table_oid("group_cursor", stream->stream_id);
 	stream->lease_oid = stream_table_oid("claim_lease", stream->stream_id);
 	stream->resolved_oid = stream_table_oid("claim_resolved", stream->stream_id);
@@ -235,7 +236,7 @@ stream_lookup_if_exists(const char *name, Stream *stream)
 				 errmsg("stream \"%s\" has no message log", name),
 				 errdetail("Table \"message_log_%lld\" or sequence \"message_id_%lld\" is missing in schema \"sqlstreams\".",
 						   (long long) stream->stream_id, (long long) stream->stream_id),
-				 errhint("Wait for a running restore to end, or drop the stream.")));
+				 errhint("Wait for a running restore to end.")));
 	return true;
 }
 

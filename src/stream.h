@@ -27,6 +27,7 @@ typedef struct Stream
 	int64		purged_through; /* ids up to this one are gone */
 	Oid			log_oid;		/* message_log_<id>, the partitioned table */
 	Oid			sequence_oid;	/* message_id_<id> */
+	Oid			fence_oid;		/* what producers lock: see fence.c */
 	Oid			cursor_oid;		/* group_cursor_<id>; invalid before the first
 								 * group, as are the next two */
 	Oid			lease_oid;		/* claim_lease_<id> */

@@ -260,8 +260,8 @@ sqlstreams_rename_stream(PG_FUNCTION_ARGS)
  * any more; false if there is none, and that is no error.  Raises SS001 and
  * 42501.
  *
- * The sequence comes first: once it is had no producer is open and none
- * begins, and while its lock is waited for nothing else is held.
+ * Producers come first: while those that are open are waited for, others can
+ * still make and change streams.
  */
 static bool
 lock_stream_to_drop(const char *name, bool if_exists, Stream *stream)
@@ -275,7 +275,7 @@ lock_stream_to_drop(const char *name, bool if_exists, Stream *stream)
 		/* the name may have come to stand for another stream meanwhile */
 		if (stream->stream_id == locked_id)
 			return true;
-		LockRelationOid(stream->sequence_oid, AccessExclusiveLock);
+		storage_lock_stream(stream);
 		config_lock_name(name);
 		locked_id = stream->stream_id;
 	}
