@@ -140,6 +140,13 @@ access_stream_owner(const Stream *stream)
 	return owner;
 }
 
+/* Set a setting until access_restore. */
+static void
+set_safely(const char *name, const char *value)
+{
+	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
+
 static void
 become(Oid role, int context, AccessState *saved)
 {
@@ -147,9 +154,11 @@ become(Oid role, int context, AccessState *saved)
 	SetUserIdAndSecContext(role, saved->security_context | context);
 	saved->guc_nest_level = NewGUCNestLevel();
 	saved->creating_extension = creating_extension;
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
+	set_safely("search_path", "pg_catalog, pg_temp");
+
+	/* the caller must not say where and how they are stored */
+	set_safely("default_tablespace", "");
+	set_safely("default_table_access_method", "heap");
 }
 
 /*

@@ -162,6 +162,7 @@ typedef struct TakenSegment
 {
 	LeaseSegment *segment;
 	int32		takeovers;		/* this one included */
+	int64		merged_to;		/* its members after this are not looked at */
 	IdSet		returned;
 } TakenSegment;
 
@@ -194,6 +195,7 @@ prepare_taken(Claim *claim, List *segments)
 		id_set_remove_through(&segment->members, claim->stream.purged_through);
 		taken[i].segment = segment;
 		taken[i].takeovers = segment->takeovers + (segment->is_released ? 0 : 1);
+		taken[i].merged_to = PG_INT64_MAX;
 		id_set_init(&taken[i].returned);
 	}
 	return taken;
@@ -217,8 +219,10 @@ merge_taken(Claim *claim, TakenSegment *taken, int taken_count, int64 *count)
 	for (int i = 0; i < taken_count; i++)
 	{
 		const IdSet *members = &taken[i].segment->members;
-		int64		left = claim->messages_left;
+		int64		left = Min(id_set_count(members), claim->messages_left);
 
+		if (left < id_set_count(members))
+			taken[i].merged_to = id_set_nth(members, left - 1);
 		for (int run = 0; run < members->run_count; run++)
 		{
 			for (int64 n = 0; n < members->runs[run].count && left > 0; n++, left--)
@@ -298,7 +302,7 @@ return_expired(Claim *claim)
 		LeaseSegment *segment = taken[i].segment;
 
 		lease_messages(claim, &taken[i].returned, taken[i].takeovers);
-		id_set_remove_through(&segment->members, done_to);
+		id_set_remove_through(&segment->members, Min(done_to, taken[i].merged_to));
 		if (segment->members.run_count > 0)
 			lease_put_back(&claim->leases, claim->group.group_id, &claim->cursor, segment);
 	}

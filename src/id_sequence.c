@@ -109,7 +109,10 @@ id_sequence_draw(const Stream *stream, int64 count, int64 *first)
 		log_row(rel, buffer, row, &tuple);
 	}
 	row->last_value = last;
-	row->log_cnt = must_log ? IDS_LOGGED_AHEAD : row->log_cnt - count;
+	if (!RelationNeedsWAL(rel))
+		row->log_cnt = 0;		/* nothing is logged ahead */
+	else
+		row->log_cnt = must_log ? IDS_LOGGED_AHEAD : row->log_cnt - count;
 	END_CRIT_SECTION();
 
 	UnlockReleaseBuffer(buffer);
