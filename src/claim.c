@@ -484,7 +484,7 @@ make_claim(Claim *claim, const char *stream_name, const char *group_name)
 	claim->expires_at = duration_add(claim->now, claim->lease_us);
 	claim->claim_id = lease_draw_claim_id();
 	if (!id_sequence_last(claim->stream.sequence_oid, &claim->last_id))
-		stream_raise_not_found(stream_name);
+		stream_raise_table_missing(&claim->stream);
 	lease_open(&claim->stream, &claim->leases);
 	read_cursor(claim);
 	return_expired(claim);

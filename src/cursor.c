@@ -46,7 +46,7 @@ static void
 open_table(const Stream *stream, StateTable *table)
 {
 	if (!state_table_open(table, stream->cursor_oid, cursor_column_types, CURSOR_COLUMNS))
-		stream_raise_not_found(stream->name);
+		stream_raise_table_missing(stream);
 }
 
 /* Make an array of 8-byte values that are passed by value. */
@@ -95,13 +95,13 @@ fill_row(int64 group_id, const GroupCursor *cursor, Datum *values, bool *isnull)
 
 /* Fill a cursor from a row; allocates the holders in the current context. */
 static void
-fill_cursor(GroupCursor *cursor, HeapTuple tuple, TupleDesc desc)
+fill_cursor(GroupCursor *cursor, StateTable *table, HeapTuple tuple)
 {
 	Datum		values[CURSOR_COLUMNS];
 	bool		isnull[CURSOR_COLUMNS];
 	Datum	   *elements;
 
-	heap_deform_tuple(tuple, desc, values, isnull);
+	state_table_read_row(table, tuple, values, isnull);
 	memset(cursor, 0, sizeof(GroupCursor));
 	cursor->tid = tuple->t_self;
 	cursor->version = DatumGetInt64(values[Anum_cursor_version - 1]);
@@ -172,7 +172,7 @@ find_version(StateTable *table, int64 group_id, int64 from_version, Snapshot sna
 	tuple = state_scan_next(&scan, BackwardScanDirection);
 	found = HeapTupleIsValid(tuple);
 	if (found)
-		fill_cursor(cursor, tuple, RelationGetDescr(table->rel));
+		fill_cursor(cursor, table, tuple);
 	state_scan_end(&scan);
 	return found;
 }

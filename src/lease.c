@@ -79,13 +79,16 @@ static const Oid resolved_column_types[RESOLVED_COLUMNS] = {
 /* How often leases that were stepped over are looked at again. */
 #define RECHECK_INTERVAL_US (1000 * 1000)
 
-/* Open the tables.  Raises SS001 when the stream was dropped meanwhile. */
+/*
+ * Open the tables.  Raises SS001 when the stream was dropped meanwhile, 55000
+ * when they are missing or were altered.
+ */
 void
 lease_open(const Stream *stream, LeaseTables *tables)
 {
 	if (!state_table_open(&tables->leases, stream->lease_oid, lease_column_types, LEASE_COLUMNS) ||
 		!state_table_open(&tables->resolved, stream->resolved_oid, resolved_column_types, RESOLVED_COLUMNS))
-		stream_raise_not_found(stream->name);
+		stream_raise_table_missing(stream);
 }
 
 /* Close the tables; their locks stay until the transaction ends. */
@@ -177,13 +180,13 @@ lease_delete(LeaseTables *tables, LeaseSegment *segment, bool wait)
 
 /* Make a segment of a row, in the current memory context. */
 static LeaseSegment *
-make_segment(HeapTuple tuple, TupleDesc desc)
+make_segment(LeaseTables *tables, HeapTuple tuple)
 {
 	LeaseSegment *segment = palloc0(sizeof(LeaseSegment));
 	Datum		values[LEASE_COLUMNS];
 	bool		isnull[LEASE_COLUMNS];
 
-	heap_deform_tuple(tuple, desc, values, isnull);
+	state_table_read_row(&tables->leases, tuple, values, isnull);
 	segment->tid = tuple->t_self;
 	segment->claim_id = DatumGetInt64(values[Anum_lease_claim_id - 1]);
 	segment->segment = DatumGetInt32(values[Anum_lease_segment - 1]);
@@ -216,7 +219,7 @@ lease_load_claim(LeaseTables *tables, int64 group_id, int64 claim_id, Snapshot s
 		bool		isnull;
 
 		if (DatumGetInt64(heap_getattr(tuple, Anum_lease_group_id, desc, &isnull)) == group_id)
-			segments = lappend(segments, make_segment(tuple, desc));
+			segments = lappend(segments, make_segment(tables, tuple));
 	}
 	state_scan_end(&scan);
 	return segments;
@@ -238,7 +241,7 @@ lease_load_group(LeaseTables *tables, int64 group_id, Snapshot snapshot)
 	state_scan_begin(&scan, &tables->leases, find_expiry_index(tables),
 					 snapshot, 1, &key);
 	while ((tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
-		segments = lappend(segments, make_segment(tuple, RelationGetDescr(tables->leases.rel)));
+		segments = lappend(segments, make_segment(tables, tuple));
 	state_scan_end(&scan);
 	return segments;
 }

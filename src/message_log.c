@@ -115,7 +115,7 @@ check_rules_and_triggers(const Stream *stream)
 	TriggerDesc *triggers;
 
 	if (rel == NULL)
-		stream_raise_not_found(stream->name);
+		stream_raise_table_missing(stream);
 	triggers = rel->trigdesc;
 	if (rel->rd_rules != NULL)
 		raise_unsupported(stream, "rules");
@@ -139,7 +139,7 @@ message_log_check_access(const Stream *stream)
 	bool		may_have_more;	/* these flags are set back by vacuum only */
 
 	if (!HeapTupleIsValid(tuple))
-		stream_raise_not_found(stream->name);
+		stream_raise_table_missing(stream);
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	has_row_security = form->relrowsecurity;
 	may_have_more = form->relhasrules || form->relhastriggers;
@@ -358,7 +358,8 @@ message_log_append(const Stream *stream, LogMessage **messages, int count)
 	{
 		int64		number = partition_number(stream, messages[done]->id);
 		int64		last_id = partition_last_id(stream, number);
-		Relation	rel = partition_maker_open(stream, number);
+		Relation	rel = partition_maker_open(stream, number,
+												   partition_number(stream, messages[count - 1]->id));
 		int			end = done + 1;
 
 		while (end < count && messages[end]->id <= last_id)

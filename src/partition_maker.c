@@ -37,9 +37,12 @@
 
 #define DEFAULT_LOCK_TIMEOUT_MS 5000
 
+/* A batch may span many small partitions; each is some catalog rows and files. */
+#define MAX_PARTITIONS_AT_ONCE 100
+
 typedef enum MakerKind
 {
-	MAKE_PARTITION,
+	MAKE_PARTITIONS,
 	MAKE_IDEMPOTENCY_TABLE
 } MakerKind;
 
@@ -52,7 +55,8 @@ typedef struct MakerTask
 	int			lock_timeout_ms;
 	int64		stream_id;
 	int64		partition_size;
-	int64		number;			/* of the partition */
+	int64		number;			/* of the first partition */
+	int64		last_number;	/* of the last one */
 } MakerTask;
 
 StaticAssertDecl(sizeof(MakerTask) <= BGW_EXTRALEN, "task does not fit into bgw_extra");
@@ -61,7 +65,7 @@ StaticAssertDecl(sizeof(MakerTask) <= BGW_EXTRALEN, "task does not fit into bgw_
 static bool
 is_done(const Stream *stream, const MakerTask *task)
 {
-	if (task->kind == MAKE_PARTITION)
+	if (task->kind == MAKE_PARTITIONS)
 	{
 		Relation	rel = partition_open(stream, task->number, NULL, AccessShareLock);
 
@@ -77,8 +81,11 @@ is_done(const Stream *stream, const MakerTask *task)
 static void
 do_task(const MakerTask *task)
 {
-	if (task->kind == MAKE_PARTITION)
-		partition_create(task->stream_id, task->log_oid, task->partition_size, task->number);
+	if (task->kind == MAKE_PARTITIONS)
+	{
+		for (int64 number = task->number; number <= task->last_number; number++)
+			partition_create(task->stream_id, task->log_oid, task->partition_size, number);
+	}
 	else
 		storage_create_idempotency_table(task->stream_id, task->log_oid);
 	CommandCounterIncrement();
@@ -218,16 +225,18 @@ raise_not_made(const Stream *stream)
 
 /*
  * Open a partition of the stream's log to append to it, and make it first if it
- * is missing.  Raises SS005 or SS006 if it cannot be made.
+ * is missing, together with those that follow up to last_number, which the
+ * caller needs next.  Raises SS005 or SS006 if it cannot be made.
  */
 Relation
-partition_maker_open(const Stream *stream, int64 number)
+partition_maker_open(const Stream *stream, int64 number, int64 last_number)
 {
 	Relation	rel = partition_open(stream, number, NULL, RowExclusiveLock);
-	MakerTask	task = {.kind = MAKE_PARTITION,.number = number};
+	MakerTask	task = {.kind = MAKE_PARTITIONS,.number = number};
 
 	if (rel != NULL)
 		return rel;
+	task.last_number = Min(last_number, number + MAX_PARTITIONS_AT_ONCE - 1);
 	make_in_time(stream, &task);
 	rel = partition_open(stream, number, NULL, RowExclusiveLock);
 	if (rel == NULL)

@@ -259,7 +259,7 @@ append_messages(const char *name, ProduceCall *call, LogMessage *messages, int c
 		return;
 
 	if (!id_sequence_draw(&stream, pending_count, &first_id))
-		stream_raise_not_found(name);
+		stream_raise_table_missing(&stream);
 	now = GetCurrentTimestamp();
 	for (int i = 0; i < pending_count; i++)
 	{

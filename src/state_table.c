@@ -45,11 +45,16 @@ has_columns(Relation rel, const Oid *column_types, int column_count)
 	TupleDesc	desc = RelationGetDescr(rel);
 
 	if (rel->rd_rel->relkind != RELKIND_RELATION || rel->rd_rel->relam != HEAP_TABLE_AM_OID ||
-		desc->natts != column_count)
+		desc->natts < column_count)
 		return false;
 	for (int i = 0; i < column_count; i++)
 	{
 		if (TupleDescAttr(desc, i)->atttypid != column_types[i])
+			return false;
+	}
+	for (int i = column_count; i < desc->natts; i++)
+	{
+		if (!TupleDescAttr(desc, i)->attisdropped)
 			return false;
 	}
 	return true;
@@ -99,6 +104,7 @@ state_table_open(StateTable *table, Oid oid, const Oid *column_types, int column
 	if (!has_columns(table->rel, column_types, column_count))
 		raise_altered(table->rel, _("It has other columns than it was made with."));
 	check_plain(table->rel);
+	table->column_count = column_count;
 	return true;
 }
 
@@ -114,6 +120,7 @@ state_table_open_to_read(StateTable *table, Oid oid, const Oid *column_types, in
 	table->rel = OidIsValid(oid) ? try_table_open(oid, AccessShareLock) : NULL;
 	if (table->rel == NULL)
 		return false;
+	table->column_count = column_count;
 	if (has_columns(table->rel, column_types, column_count))
 		return true;
 	table_close(table->rel, AccessShareLock);
@@ -168,12 +175,35 @@ state_table_index_on(StateTable *table, const AttrNumber *columns, int column_co
 	return InvalidOid;
 }
 
+/* The columns of a row. */
+void
+state_table_read_row(StateTable *table, HeapTuple tuple, Datum *values, bool *isnull)
+{
+	for (int i = 0; i < table->column_count; i++)
+		values[i] = heap_getattr(tuple, i + 1, RelationGetDescr(table->rel), &isnull[i]);
+}
+
+/* Put the columns of a row into a slot, nulls for columns that were dropped. */
+static void
+fill_slot(StateTable *table, TupleTableSlot *slot, const Datum *values, const bool *isnull)
+{
+	ExecClearTuple(slot);
+	memset(slot->tts_isnull, true, sizeof(bool) * slot->tts_tupleDescriptor->natts);
+	memcpy(slot->tts_values, values, sizeof(Datum) * table->column_count);
+	memcpy(slot->tts_isnull, isnull, sizeof(bool) * table->column_count);
+	ExecStoreVirtualTuple(slot);
+}
+
 /* Insert a row. */
 void
 state_table_insert(StateTable *table, Datum *values, bool *isnull)
 {
-	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(table->rel), values, isnull);
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(table->rel), &TTSOpsVirtual);
+	HeapTuple	tuple;
 
+	fill_slot(table, slot, values, isnull);
+	tuple = ExecCopySlotHeapTuple(slot);
+	ExecDropSingleTupleTableSlot(slot);
 	if (table->indexes == NULL)
 	{
 		table->indexes = CatalogOpenIndexes(table->rel);
@@ -216,10 +246,7 @@ state_table_insert_unless_exists(StateTable *table, Datum *values, bool *isnull,
 		prepare_insert_unless_exists(table);
 
 	slot = table->slot;
-	ExecClearTuple(slot);
-	memcpy(slot->tts_values, values, sizeof(Datum) * slot->tts_tupleDescriptor->natts);
-	memcpy(slot->tts_isnull, isnull, sizeof(bool) * slot->tts_tupleDescriptor->natts);
-	ExecStoreVirtualTuple(slot);
+	fill_slot(table, slot, values, isnull);
 	slot->tts_tableOid = RelationGetRelid(table->rel);
 
 	/* a conflict that shows only after the row is in takes it out again */

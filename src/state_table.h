@@ -17,6 +17,7 @@ typedef struct StateTable
 {
 	Relation	rel;
 	LOCKMODE	lock_at_close;	/* given up then */
+	int			column_count;	/* without columns added and dropped again */
 	CatalogIndexState indexes;	/* NULL until the first plain insert */
 	struct EState *estate;		/* these three: NULL until the first insert
 								 * that looks for its key before */
@@ -33,6 +34,7 @@ typedef struct StateScan
 extern bool state_table_open(StateTable *table, Oid oid, const Oid *column_types, int column_count);
 extern bool state_table_open_to_read(StateTable *table, Oid oid, const Oid *column_types, int column_count);
 extern void state_table_close(StateTable *table);
+extern void state_table_read_row(StateTable *table, HeapTuple tuple, Datum *values, bool *isnull);
 extern void state_table_insert(StateTable *table, Datum *values, bool *isnull);
 extern bool state_table_insert_unless_exists(StateTable *table, Datum *values, bool *isnull,
 											 ItemPointer existing);

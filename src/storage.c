@@ -21,7 +21,6 @@
 #include "utils/lsyscache.h"
 
 #include "access.h"
-#include "fence.h"
 #include "storage.h"
 
 /*
@@ -43,6 +42,22 @@ storage_execute(const char *sql)
 	if (result != SPI_OK_UTILITY)
 		elog(ERROR, "could not execute \"%s\": %s", sql, SPI_result_code_string(result));
 	SPI_finish();
+}
+
+/* Give a table of a stream to a role unless it has it already. */
+void
+storage_give_to(Oid table, Oid owner)
+{
+	AccessState saved;
+	Oid			present = access_relation_owner(table);
+
+	if (!OidIsValid(present) || present == owner)
+		return;
+	access_become_extension(&saved);
+	storage_execute(psprintf("ALTER TABLE sqlstreams.%s OWNER TO %s",
+							 quote_identifier(get_rel_name(table)),
+							 quote_identifier(GetUserNameFromId(owner, false))));
+	access_restore(&saved);
 }
 
 /* Make a table and hand it to its owner. */
@@ -148,19 +163,6 @@ storage_create_idempotency_table(int64 stream_id, Oid log_oid)
 				 " created_at timestamptz NOT NULL) WITH (" STATE_TABLE_SETTINGS ")", owner);
 	access_restore(&saved);
 	stream_invalidate_all();
-}
-
-/*
- * Lock a stream so that nobody uses it any more, in the order in which
- * producers take their locks: so they end, or come after.
- */
-void
-storage_lock_stream(const Stream *stream)
-{
-	if (OidIsValid(stream->idempotency_oid))
-		LockRelationOid(stream->idempotency_oid, AccessExclusiveLock);
-	fence_close(stream);
-	LockRelationOid(stream->sequence_oid, AccessExclusiveLock);
 }
 
 /*

@@ -19,6 +19,7 @@
 #include "arguments.h"
 #include "config.h"
 #include "errors.h"
+#include "fence.h"
 #include "options.h"
 #include "partition.h"
 #include "storage.h"
@@ -185,6 +186,24 @@ sqlstreams_create_stream(PG_FUNCTION_ARGS)
 }
 
 /*
+ * Give the stream's tables to the owner of its log, where they belong to a
+ * former one.
+ */
+static void
+hand_over(const Stream *stream)
+{
+	Oid			tables[] = {stream->idempotency_oid, stream->lease_oid, stream->resolved_oid, stream->cursor_oid};
+	Oid			owner = access_stream_owner(stream);
+	StreamPartition *partitions;
+	int			partition_count = partition_list(stream, &partitions);
+
+	for (int i = 0; i < lengthof(tables); i++)
+		storage_give_to(tables[i], owner);
+	for (int i = 0; i < partition_count; i++)
+		storage_give_to(partitions[i].oid, owner);
+}
+
+/*
  * alter_stream(stream, ..., reset) returns void
  */
 Datum
@@ -203,6 +222,7 @@ sqlstreams_alter_stream(PG_FUNCTION_ARGS)
 		config_reset_values(PG_GETARG_ARRAYTYPE_P(SETTING_COUNT + 1), settings, SETTING_COUNT, values);
 
 	config_lock_stream(name, &stream);
+	hand_over(&stream);
 	config_update("stream", "stream_id", stream.stream_id, settings, SETTING_COUNT, values);
 	stream_invalidate_all();
 	PG_RETURN_VOID();
@@ -256,6 +276,21 @@ sqlstreams_rename_stream(PG_FUNCTION_ARGS)
 }
 
 /*
+ * Lock the tables that producers use, in the order in which they lock them: so
+ * producers end, or come after.
+ */
+static void
+lock_tables_to_drop(const Stream *stream)
+{
+	if (OidIsValid(stream->idempotency_oid))
+		LockRelationOid(stream->idempotency_oid, AccessExclusiveLock);
+	if (OidIsValid(stream->fence_oid))
+		fence_close(stream);
+	if (OidIsValid(stream->sequence_oid))
+		LockRelationOid(stream->sequence_oid, AccessExclusiveLock);
+}
+
+/*
  * Find a stream that the current role owns and lock it so that nobody uses it
  * any more; false if there is none, and that is no error.  Raises SS001 and
  * 42501.
@@ -268,14 +303,17 @@ lock_stream_to_drop(const char *name, bool if_exists, Stream *stream)
 {
 	int64		locked_id = 0;
 
-	while (stream_lookup_if_exists(name, stream))
+	while (stream_lookup_any(name, stream))
 	{
-		access_check_owner(stream);
+		if (OidIsValid(access_relation_owner(stream->log_oid)))
+			access_check_owner(stream);
+		else
+			access_check_drop_incomplete(stream);
 
 		/* the name may have come to stand for another stream meanwhile */
 		if (stream->stream_id == locked_id)
 			return true;
-		storage_lock_stream(stream);
+		lock_tables_to_drop(stream);
 		config_lock_name(name);
 		locked_id = stream->stream_id;
 	}
