@@ -84,5 +84,21 @@ sql($node, q{SELECT sqlstreams.produce('relaxed', '"work"')});
 sql($node, q{INSERT INTO work SELECT claim_id FROM sqlstreams.claim('relaxed', 'g', 1, '1 hour')});
 crash();
 is(sql($node, q{SELECT sqlstreams.ack('relaxed', 'g', claim_id) FROM work}), 1, 'a claim with other work in its transaction survives with it');
+for my $order ('SELECT FROM claimed; INSERT INTO work VALUES (0)', 'INSERT INTO work VALUES (0); SELECT FROM claimed', 'SAVEPOINT a; INSERT INTO work VALUES (0); RELEASE a; SELECT FROM claimed')
+{
+	sql($node, q{SELECT sqlstreams.produce('relaxed', '"work"')});
+	sql($node, 'TRUNCATE work');
+	(my $transaction = $order) =~ s/SELECT FROM claimed/SELECT FROM sqlstreams.claim('relaxed', 'g', 1, '1 hour')/;
+	sql($node, "BEGIN; $transaction; COMMIT");
+	crash();
+	is(sql($node, 'SELECT count(*) FROM work'), 1, "whatever their order: $order");
+}
+
+# a message that is produced and claimed in one transaction, with the holes that the crashes left out of the way
+sql($node, q{SELECT sqlstreams.produce('relaxed', '"before"')});
+sql($node, q{SELECT count(*) FROM sqlstreams.pop('relaxed', 'g', 100)});
+is(sql($node, q{BEGIN; SELECT sqlstreams.produce('relaxed', '"both"') > 0; SELECT count(*) FROM sqlstreams.claim('relaxed', 'g', 1, '1 hour'); COMMIT}), "t\n1", 'produced and claimed at once');
+crash();
+is(sql($node, q{SELECT payload FROM sqlstreams.peek('relaxed', (SELECT max(message_id) FROM sqlstreams.peek('relaxed', 1, 1000)))}), '"both"', 'is as durable as any');
 
 done_testing();

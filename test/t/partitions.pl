@@ -36,6 +36,28 @@ $open->query_safe('ROLLBACK');
 $open->quit;
 is(sql($node, q{SELECT count(*) FROM sqlstreams.claim('worker', 'g', 100000)}), 10, 'with workers: its rollback takes no partition away');
 
+# what keeps a partition from being made
+sub produce_in_the_way
+{
+	my ($stream, $label) = @_;
+	my $id = sql($node, "SELECT sqlstreams.create_stream('$stream', partition_size => 2)");
+
+	sql($node, "SELECT sqlstreams.create_group('$stream', 'g')");
+	sql($node, "SELECT sqlstreams.produce('$stream', '1') FROM generate_series(1, 2)");
+	my $locker = session($node);
+	$locker->query_safe("BEGIN; LOCK TABLE sqlstreams.message_log_$id IN SHARE UPDATE EXCLUSIVE MODE");
+	is(sqlstate($node, "SET lock_timeout = '50ms'; SELECT sqlstreams.produce('$stream', '1')"), 'SS006', "$label: a lock on the log that is not had in time");
+	$locker->query_safe('ROLLBACK');
+	$locker->quit;
+	sql($node, "CREATE TABLE sqlstreams.message_log_${id}_1 (a int)");
+	is(sqlstate($node, "SELECT sqlstreams.produce('$stream', '1')"), 'SS005', "$label: a table of that name which is no partition");
+	sql($node, "DROP TABLE sqlstreams.message_log_${id}_1");
+	cmp_ok(sql($node, "SELECT sqlstreams.produce('$stream', '2')"), '>', 2, "$label: with both out of the way it is made");
+	is(sql($node, "SELECT string_agg(payload::text, ' ') FROM sqlstreams.claim('$stream', 'g', 9)"), '1 1 2', "$label: and the message arrives");
+}
+
+produce_in_the_way('blocked', 'with workers');
+
 # no worker at all
 $node->append_conf('postgresql.conf', 'max_worker_processes = 0');
 $node->restart;
@@ -58,6 +80,8 @@ is($waiter->query_safe('SELECT 1'), "produced 10\n1", 'without workers: whoever 
 $waiter->quit;
 $open->quit;
 is(sql($node, q{SELECT count(*) FROM sqlstreams.claim('alone', 'g', 100000)}), 20, 'without workers: all arrive again');
+
+produce_in_the_way('blocked_alone', 'without workers');
 
 # slots taken by others
 $node->append_conf('postgresql.conf', 'max_worker_processes = 1');
