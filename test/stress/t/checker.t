@@ -321,6 +321,15 @@ TXT
 		21.1  reply  extend  c:2  23
 TXT
 		'wrong lease', 'an extension that shortens');
+	my $late = <<'TXT' . committed('c:2', 26.2, 26.3, '');
+		24  send  extend  c:2  g  777  5 seconds
+		26.1  reply  extend  c:2  25.05
+TXT
+	is(kinds(%clean, c => $claim . $late . acked('c:3', 27, 777, 'all', 2)),
+		'', 'an extension that comes after the end');
+	$late =~ s/26\.1  reply/25  reply/;
+	is(kinds(%clean, c => $claim . $late . acked('c:3', 27, 777, 'all', 2)),
+		'wrong lease', 'an extension that does nothing');
 };
 
 subtest 'a run that tries nothing' => sub {
