@@ -457,14 +457,19 @@ read_cursor(Claim *claim)
 static void
 lock_group(Claim *claim, const char *stream_name, const char *group_name)
 {
+	int64		locked_group = 0;
+
 	for (;;)
 	{
 		stream_lookup(stream_name, &claim->stream);
 		access_check_consume(&claim->stream);
 		group_lookup(&claim->stream, group_name, &claim->group);
+		if (claim->group.group_id == locked_group)
+			return;
 		group_lock(&claim->group);
 		if (stream_is_current(&claim->stream))
 			return;
+		locked_group = claim->group.group_id;
 	}
 }
 

@@ -31,6 +31,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
@@ -121,9 +122,11 @@ add_holders_of_vxid(FenceMemory *memory, const VirtualTransactionId *vxid)
 			add_holder(memory, proc->xid);
 	}
 
+	pg_read_barrier();
+
 	for (int i = 0; i < max_prepared_xacts; i++)
 	{
-		proc = &ProcGlobal->allProcs[MaxBackends + NUM_AUXILIARY_PROCS + i];
+		proc = &PreparedXactProcs[i];
 		GET_VXID_FROM_PGPROC(other, *proc);
 		if (VirtualTransactionIdEquals(other, *vxid))
 			add_holder(memory, proc->xid);

@@ -25,6 +25,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -346,39 +347,33 @@ typedef enum TakeResult
 
 /*
  * Take over an expired claim, unless somebody is at it: add its segments, less
- * what is resolved, to *taken.
+ * what is resolved, to *taken.  Otherwise *ends_at is when its lease ends.
  */
 static TakeResult
-take_claim(LeaseTables *tables, int64 group_id, int64 claim_id, TimestampTz now, List **taken)
+take_claim(LeaseTables *tables, int64 group_id, int64 claim_id, TimestampTz now,
+		   TimestampTz *ends_at, List **taken)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	List	   *segments = lease_load_claim(tables, group_id, claim_id, snapshot);
+	LeaseSegment *anchor;
 	ListCell   *cell;
+	TM_Result	result;
 	int64	   *resolved;
 	int64		resolved_count;
 
 	UnregisterSnapshot(snapshot);
 	if (segments == NIL)
 		return TAKE_DONE;
-	if (((LeaseSegment *) linitial(segments))->expires_at > now)
+	anchor = linitial(segments);
+	*ends_at = anchor->expires_at;
+	if (anchor->expires_at > now)
 		return TAKE_CHANGED;
 
-	foreach(cell, segments)
-	{
-		switch (lease_delete(tables, lfirst(cell), false))
-		{
-			case TM_Ok:
-				break;
-			case TM_BeingModified:
-				if (cell == list_head(segments))
-					return TAKE_BUSY;
-				/* FALLTHROUGH */
-			default:
-				if (cell == list_head(segments))
-					return TAKE_CHANGED;
-				elog(ERROR, "claim " INT64_FORMAT " was changed without its anchor", claim_id);
-		}
-	}
+	result = lease_delete(tables, anchor, false);
+	if (result != TM_Ok)
+		return result == TM_BeingModified ? TAKE_BUSY : TAKE_CHANGED;
+	for_each_from(cell, segments, 1)
+		(void) lease_delete(tables, lfirst(cell), true);
 
 	/* only now can nobody resolve a message of it any more */
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -394,6 +389,9 @@ take_claim(LeaseTables *tables, int64 group_id, int64 claim_id, TimestampTz now,
 	}
 	if (resolved_count > 0)
 		lease_delete_resolved(tables, claim_id);
+
+	/* the scan may meet other rows of the claim, which are gone now */
+	CommandCounterIncrement();
 	return TAKE_DONE;
 }
 
@@ -429,9 +427,15 @@ recheck_stepped_over(LeaseTables *tables, int64 group_id, GroupCursor *cursor,
 	for (int i = 0; i < cursor->stepped_over_count; i++)
 	{
 		int64		claim_id = cursor->stepped_over[i];
+		TimestampTz ends_at;
+		TakeResult	result = TAKE_BUSY;
 
-		if (count_messages(*taken) >= max_messages ||
-			take_claim(tables, group_id, claim_id, now, taken) != TAKE_DONE)
+		if (count_messages(*taken) < max_messages)
+			result = take_claim(tables, group_id, claim_id, now, &ends_at, taken);
+
+		/* one that was extended is found by its new end, if the scan will get there */
+		if (result == TAKE_BUSY ||
+			(result == TAKE_CHANGED && ends_at < cursor->lease_scan_from))
 			cursor->stepped_over[kept++] = claim_id;
 	}
 	cursor->stepped_over_count = kept;
@@ -446,9 +450,11 @@ static bool
 take_met_claim(LeaseTables *tables, int64 group_id, int64 claim_id, GroupCursor *cursor,
 			   TimestampTz now, List **taken)
 {
+	TimestampTz ends_at;
+
 	if (is_stepped_over(cursor, claim_id))
 		return true;
-	switch (take_claim(tables, group_id, claim_id, now, taken))
+	switch (take_claim(tables, group_id, claim_id, now, &ends_at, taken))
 	{
 		case TAKE_DONE:
 			return true;
@@ -530,7 +536,9 @@ lease_take_expired(LeaseTables *tables, int64 group_id, GroupCursor *cursor, boo
 	TimestampTz ahead = now + (is_idle ? EXPIRY_LOOK_AHEAD_IDLE_US : EXPIRY_LOOK_AHEAD_US);
 	List	   *taken = NIL;
 
-	if (cursor->stepped_over_count > 0 && now >= cursor->recheck_at)
+	/* a time further ahead is from before the clock was set back */
+	if (cursor->stepped_over_count > 0 &&
+		(now >= cursor->recheck_at || cursor->recheck_at > now + RECHECK_INTERVAL_US))
 	{
 		recheck_stepped_over(tables, group_id, cursor, now, max_messages, &taken);
 		*cursor_changed = true;

@@ -236,24 +236,36 @@ append_many(ResultRelInfo *rri, EState *estate, LogMessage **messages, int count
 	FreeBulkInsertState(bulk);
 }
 
-/* Set the columns behind the log's own to their defaults. */
-static void
-fill_added_columns(Relation rel, TupleTableSlot *slot, EState *estate)
+/* The defaults of the columns behind the log's own, NULL where there is none. */
+static ExprState **
+prepare_added_columns(Relation rel, EState *estate)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
+	ExprState **defaults = palloc0(sizeof(ExprState *) * desc->natts);
 
 	for (int i = LOG_COLUMNS; i < desc->natts; i++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(desc, i);
 		Expr	   *expr = NULL;
 
-		slot->tts_values[i] = (Datum) 0;
-		slot->tts_isnull[i] = true;
 		if (!attribute->attisdropped && attribute->attgenerated == '\0')
 			expr = (Expr *) build_column_default(rel, i + 1);
 		if (expr != NULL)
-			slot->tts_values[i] = ExecEvalExpr(ExecPrepareExpr(expr, estate),
-											   GetPerTupleExprContext(estate),
+			defaults[i] = ExecPrepareExpr(expr, estate);
+	}
+	return defaults;
+}
+
+/* Set the columns behind the log's own. */
+static void
+fill_added_columns(TupleTableSlot *slot, EState *estate, ExprState **defaults)
+{
+	for (int i = LOG_COLUMNS; i < slot->tts_tupleDescriptor->natts; i++)
+	{
+		slot->tts_values[i] = (Datum) 0;
+		slot->tts_isnull[i] = true;
+		if (defaults[i] != NULL)
+			slot->tts_values[i] = ExecEvalExpr(defaults[i], GetPerTupleExprContext(estate),
 											   &slot->tts_isnull[i]);
 	}
 }
@@ -263,14 +275,13 @@ fill_added_columns(Relation rel, TupleTableSlot *slot, EState *estate)
  * may refuse the row: then its id is set to 0, as nothing is stored.
  */
 static void
-append_with_executor(ResultRelInfo *rri, EState *estate, LogMessage *message)
+append_with_executor(ResultRelInfo *rri, EState *estate, TupleTableSlot *slot,
+					 ExprState **defaults, LogMessage *message)
 {
-	Relation	rel = rri->ri_RelationDesc;
-	TupleTableSlot *slot = table_slot_create(rel, &estate->es_tupleTable);
 	bool		isnull;
 
 	store_message(slot, message);
-	fill_added_columns(rel, slot, estate);
+	fill_added_columns(slot, estate, defaults);
 	ExecStoreVirtualTuple(slot);
 	ItemPointerSetInvalid(&slot->tts_tid);
 
@@ -281,19 +292,28 @@ append_with_executor(ResultRelInfo *rri, EState *estate, LogMessage *message)
 	else if (DatumGetInt64(slot_getattr(slot, Anum_log_id, &isnull)) != message->id)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("a trigger on table \"%s\" changed a message id", RelationGetRelationName(rel))));
+				 errmsg("a trigger on table \"%s\" changed a message id", RelationGetRelationName(rri->ri_RelationDesc))));
+	ResetPerTupleExprContext(estate);
 }
 
 /* Append to a partition that is not plain. */
 static void
 append_all_with_executor(ResultRelInfo *rri, EState *estate, LogMessage **messages, int count)
 {
+	TupleTableSlot *slot = table_slot_create(rri->ri_RelationDesc, &estate->es_tupleTable);
+	MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
+	ExprState **defaults = prepare_added_columns(rri->ri_RelationDesc, estate);
+
 	estate->es_output_cid = GetCurrentCommandId(true);
 	AfterTriggerBeginQuery();
 	for (int i = 0; i < count; i++)
-		append_with_executor(rri, estate, messages[i]);
+	{
+		append_with_executor(rri, estate, slot, defaults, messages[i]);
+		CHECK_FOR_INTERRUPTS();
+	}
 	AfterTriggerEndQuery(estate);
 	ExecCloseResultRelations(estate);
+	MemoryContextSwitchTo(old);
 	ExecResetTupleTable(estate->es_tupleTable, false);
 }
 

@@ -199,6 +199,27 @@ number_in_name(const Stream *stream, const char *name)
 	return *end == '\0' && errno == 0 ? number : -1;
 }
 
+/* The number of a table that is attached to the log, or -1 if it has none. */
+static int64
+find_number(const Stream *stream, Oid oid, Snapshot snapshot)
+{
+	Relation	rel = table_open(RelationRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	int64		number = -1;
+
+	/* as in find_by_name, not by a syscache */
+	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(oid));
+	scan = systable_beginscan(rel, ClassOidIndexId, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		number = number_in_name(stream, NameStr(((Form_pg_class) GETSTRUCT(tuple))->relname));
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return number;
+}
+
 static int
 compare_partitions(const void *a, const void *b)
 {
@@ -226,8 +247,7 @@ list_partitions(const Stream *stream, Snapshot snapshot, StreamPartition **parti
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Oid			oid = ((Form_pg_inherits) GETSTRUCT(tuple))->inhrelid;
-		char	   *name = get_rel_name(oid);
-		int64		number = name != NULL ? number_in_name(stream, name) : -1;
+		int64		number = find_number(stream, oid, snapshot);
 
 		if (number < 0)
 			continue;
@@ -315,8 +335,7 @@ partition_create(int64 stream_id, Oid log_oid, int64 partition_size, int64 numbe
 	access_become_extension(&saved);
 	storage_execute(psprintf("CREATE TABLE sqlstreams.%s (LIKE sqlstreams.%s INCLUDING DEFAULTS INCLUDING CONSTRAINTS"
 							 " INCLUDING GENERATED INCLUDING STORAGE INCLUDING COMPRESSION)", name, log));
-	storage_execute(psprintf("ALTER TABLE sqlstreams.%s OWNER TO %s", name,
-							 quote_identifier(GetUserNameFromId(owner, false))));
+	storage_hand_to_owner("TABLE", name, owner);
 	access_restore(&saved);
 
 	access_become_owner(owner, &saved);

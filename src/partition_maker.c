@@ -9,10 +9,12 @@
  *
  *		partition missing -> lock "making" of the stream -> still missing?
  *			-> worker started: wait for its end, unlock
- *			-> no worker to be had: make it here; the lock stays until commit
- *			-> own locks are in the worker's way: make it here
+ *			-> no worker to be had, or it failed (a lock of ours may have been in
+ *			   its way): make it here; the lock stays until commit
+ *			-> own locks are in the worker's way for sure: make it here
  *
- * Nobody waits longer than lock_timeout, or 5 seconds when that is off.
+ * Nobody waits for a lock longer than lock_timeout, or 5 seconds when that is
+ * off.
  */
 #include "postgres.h"
 
@@ -166,7 +168,7 @@ make(const Stream *stream, MakerTask *task)
 	set_making_tag(&tag, task->stream_id);
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 	AcceptInvalidationMessages();
-	if (is_done(stream, task) || run_in_worker(task))
+	if (is_done(stream, task) || (run_in_worker(task) && is_done(stream, task)))
 		LockRelease(&tag, ExclusiveLock, false);
 	else
 		do_task(task);
@@ -270,6 +272,7 @@ sqlstreams_maker_main(Datum arg)
 	snprintf(timeout, sizeof(timeout), "%d", task.lock_timeout_ms);
 	SetConfigOption("lock_timeout", timeout, PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("statement_timeout", "0", PGC_USERSET, PGC_S_OVERRIDE);
+	compat_set_no_transaction_timeout();
 	SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_read_only", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_isolation", "read committed", PGC_USERSET, PGC_S_OVERRIDE);

@@ -218,11 +218,14 @@ static void
 enter_stream(const char *name, ProduceCall *call, Stream *stream)
 {
 	int64		keys_of_stream = 0;
+	int64		entered_stream = 0;
 
 	stream_lookup(name, stream);
 	for (;;)
 	{
 		access_check_produce(stream);
+		if (stream->stream_id == entered_stream)
+			return;
 		if (call->key_count > 0 && keys_of_stream != stream->stream_id)
 		{
 			take_idempotency_keys(name, stream, call);
@@ -231,6 +234,7 @@ enter_stream(const char *name, ProduceCall *call, Stream *stream)
 		fence_enter(stream);
 		if (stream_is_current(stream))
 			return;
+		entered_stream = stream->stream_id;
 		stream_lookup(name, stream);
 	}
 }

@@ -60,13 +60,59 @@ storage_give_to(Oid table, Oid owner)
 	access_restore(&saved);
 }
 
+/*
+ * Take away what the default privileges of the role that made a table gave to
+ * others.
+ */
+static void
+revoke_default_privileges(const char *name)
+{
+	uint64		count;
+	char	  **commands;
+	MemoryContext context = CurrentMemoryContext;
+	MemoryContext old;
+
+	SPI_connect();
+	if (SPI_execute(psprintf("SELECT DISTINCT pg_catalog.format('REVOKE ALL ON sqlstreams.%s FROM %%s CASCADE',"
+							 " CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC'"
+							 " ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END)"
+							 " FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a"
+							 " WHERE c.oid OPERATOR(pg_catalog.=) 'sqlstreams.%s'::pg_catalog.regclass"
+							 " AND a.grantee OPERATOR(pg_catalog.<>) c.relowner", name, name),
+					false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not read the privileges on \"%s\"", name);
+	count = SPI_processed;
+	old = MemoryContextSwitchTo(context);
+	commands = palloc(sizeof(char *) * Max(count, 1));
+	for (uint64 i = 0; i < count; i++)
+		commands[i] = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
+	MemoryContextSwitchTo(old);
+	SPI_finish();
+
+	for (uint64 i = 0; i < count; i++)
+		storage_execute(commands[i]);
+}
+
+/*
+ * Hand a table or sequence, which the caller has just made as the extension, to
+ * its owner, with no privileges for anybody else.
+ */
+void
+storage_hand_to_owner(const char *kind, const char *name, Oid owner)
+{
+	storage_execute(psprintf("ALTER %s sqlstreams.%s OWNER TO %s", kind, name,
+							 quote_identifier(GetUserNameFromId(owner, false))));
+	revoke_default_privileges(name);
+}
+
 /* Make a table and hand it to its owner. */
 static void
 create_table(const char *kind, int64 stream_id, const char *body, Oid owner)
 {
-	storage_execute(psprintf("CREATE TABLE sqlstreams.%s_" INT64_FORMAT " %s", kind, stream_id, body));
-	storage_execute(psprintf("ALTER TABLE sqlstreams.%s_" INT64_FORMAT " OWNER TO %s", kind, stream_id,
-							 quote_identifier(GetUserNameFromId(owner, false))));
+	char	   *name = psprintf("%s_" INT64_FORMAT, kind, stream_id);
+
+	storage_execute(psprintf("CREATE TABLE sqlstreams.%s %s", name, body));
+	storage_hand_to_owner("TABLE", name, owner);
 }
 
 /*
@@ -77,10 +123,8 @@ Oid
 storage_create_stream(int64 stream_id, Oid owner)
 {
 	AccessState saved;
-	const char *owner_name;
 
 	access_become_extension(&saved);
-	owner_name = quote_identifier(GetUserNameFromId(owner, false));
 	create_table("message_log", stream_id,
 				 "(id bigint NOT NULL,"
 				 " created_at timestamptz NOT NULL,"
@@ -98,8 +142,7 @@ storage_create_stream(int64 stream_id, Oid owner)
 	storage_execute(psprintf("CREATE INDEX ON sqlstreams.message_log_" INT64_FORMAT
 							 " (message_key, id) WHERE message_key IS NOT NULL", stream_id));
 	storage_execute(psprintf("CREATE SEQUENCE sqlstreams.message_id_" INT64_FORMAT, stream_id));
-	storage_execute(psprintf("ALTER SEQUENCE sqlstreams.message_id_" INT64_FORMAT " OWNER TO %s",
-							 stream_id, owner_name));
+	storage_hand_to_owner("SEQUENCE", psprintf("message_id_" INT64_FORMAT, stream_id), owner);
 	storage_execute(psprintf("ALTER SEQUENCE sqlstreams.message_id_" INT64_FORMAT
 							 " OWNED BY sqlstreams.message_log_" INT64_FORMAT ".id", stream_id, stream_id));
 	access_restore(&saved);
