@@ -163,8 +163,14 @@ typedef struct TakenSegment
 	LeaseSegment *segment;
 	int32		takeovers;		/* this one included */
 	int64		merged_to;		/* its members after this are not looked at */
-	IdSet		returned;
 } TakenSegment;
+
+/* What was returned of messages that were taken over as often. */
+typedef struct Returned
+{
+	int32		takeovers;
+	IdSet		members;
+} Returned;
 
 /* A message of one. */
 typedef struct TakenMessage
@@ -196,7 +202,6 @@ prepare_taken(Claim *claim, List *segments)
 		taken[i].segment = segment;
 		taken[i].takeovers = segment->takeovers + (segment->is_released ? 0 : 1);
 		taken[i].merged_to = PG_INT64_MAX;
-		id_set_init(&taken[i].returned);
 	}
 	return taken;
 }
@@ -236,12 +241,32 @@ merge_taken(Claim *claim, TakenSegment *taken, int taken_count, int64 *count)
 	return messages;
 }
 
+/* The messages returned that were taken over so often, in a list of these. */
+static Returned *
+find_returned(List **list, int32 takeovers)
+{
+	Returned   *returned;
+	ListCell   *cell;
+
+	foreach(cell, *list)
+	{
+		returned = lfirst(cell);
+		if (returned->takeovers == takeovers)
+			return returned;
+	}
+	returned = palloc(sizeof(Returned));
+	returned->takeovers = takeovers;
+	id_set_init(&returned->members);
+	*list = lappend(*list, returned);
+	return returned;
+}
+
 /*
  * Return messages that were taken over, as long as there is room; says up to
  * which id this is done.  Messages that have left the log are passed over.
  */
 static int64
-return_taken(Claim *claim, const TakenMessage *messages, int64 count, Snapshot snapshot)
+return_taken(Claim *claim, const TakenMessage *messages, int64 count, Snapshot snapshot, List **returned)
 {
 	LogScan    *scan = NULL;
 	int64		done_to = 0;
@@ -258,10 +283,10 @@ return_taken(Claim *claim, const TakenMessage *messages, int64 count, Snapshot s
 		while (has_room(claim) && message_log_scan_next(scan))
 		{
 			int64		id = message_log_scan_id(scan);
-			TakenSegment *owner = messages[first + (id - messages[first].id)].owner;
+			int32		takeovers = messages[first + (id - messages[first].id)].owner->takeovers;
 
-			return_message(claim, scan, owner->takeovers);
-			id_set_append(&owner->returned, id);
+			return_message(claim, scan, takeovers);
+			id_set_append(&find_returned(returned, takeovers)->members, id);
 			if (!has_room(claim))
 				done_to = id;
 		}
@@ -287,6 +312,8 @@ return_expired(Claim *claim)
 	Snapshot	snapshot;
 	int64		count;
 	int64		done_to;
+	List	   *returned = NIL;
+	ListCell   *cell;
 
 	if (segments == NIL)
 		return;
@@ -294,14 +321,15 @@ return_expired(Claim *claim)
 	taken = prepare_taken(claim, segments);
 	messages = merge_taken(claim, taken, list_length(segments), &count);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	done_to = return_taken(claim, messages, count, snapshot);
+	done_to = return_taken(claim, messages, count, snapshot, &returned);
 	UnregisterSnapshot(snapshot);
 
+	foreach(cell, returned)
+		lease_messages(claim, &((Returned *) lfirst(cell))->members, ((Returned *) lfirst(cell))->takeovers);
 	for (int i = 0; i < list_length(segments); i++)
 	{
 		LeaseSegment *segment = taken[i].segment;
 
-		lease_messages(claim, &taken[i].returned, taken[i].takeovers);
 		id_set_remove_through(&segment->members, Min(done_to, taken[i].merged_to));
 		if (segment->members.run_count > 0)
 			lease_put_back(&claim->leases, claim->group.group_id, &claim->cursor, segment);

@@ -25,8 +25,8 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "access/xact.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
@@ -345,53 +345,79 @@ typedef enum TakeResult
 	TAKE_CHANGED				/* its holder changed it a moment ago */
 } TakeResult;
 
-/*
- * Take over an expired claim, unless somebody is at it: add its segments, less
- * what is resolved, to *taken.  Otherwise *ends_at is when its lease ends.
- */
-static TakeResult
-take_claim(LeaseTables *tables, int64 group_id, int64 claim_id, TimestampTz now,
-		   TimestampTz *ends_at, List **taken)
+/* The taking over of expired leases by one claim. */
+typedef struct LeaseTake
+{
+	LeaseTables *tables;
+	int64		group_id;
+	GroupCursor *cursor;
+	TimestampTz now;
+	int64		max_messages;
+	List	   *segments;		/* what was taken, less what is resolved */
+	int64		message_count;	/* of these */
+} LeaseTake;
+
+static bool
+is_enough(const LeaseTake *take)
+{
+	return take->message_count >= take->max_messages;
+}
+
+/* Add segments, which are gone from the table, without what is resolved. */
+static void
+add_segments(LeaseTake *take, List *segments, int64 claim_id)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	List	   *segments = lease_load_claim(tables, group_id, claim_id, snapshot);
+	ListCell   *cell;
+	int64		resolved_count;
+	int64	   *resolved = lease_load_resolved(take->tables, claim_id, snapshot, &resolved_count);
+
+	UnregisterSnapshot(snapshot);
+	foreach(cell, segments)
+	{
+		LeaseSegment *segment = lfirst(cell);
+
+		if (resolved_count > 0)
+			id_set_subtract(&segment->members, resolved, resolved_count);
+		if (segment->members.run_count == 0)
+			continue;
+		take->segments = lappend(take->segments, segment);
+		take->message_count += id_set_count(&segment->members);
+	}
+	if (resolved_count > 0)
+		lease_delete_resolved(take->tables, claim_id);
+	pfree(resolved);
+}
+
+/*
+ * Take over an expired claim, unless somebody is at it.  Otherwise *ends_at is
+ * when its lease ends.
+ */
+static TakeResult
+take_claim(LeaseTake *take, int64 claim_id, TimestampTz *ends_at)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	List	   *segments = lease_load_claim(take->tables, take->group_id, claim_id, snapshot);
 	LeaseSegment *anchor;
 	ListCell   *cell;
 	TM_Result	result;
-	int64	   *resolved;
-	int64		resolved_count;
 
 	UnregisterSnapshot(snapshot);
 	if (segments == NIL)
 		return TAKE_DONE;
 	anchor = linitial(segments);
 	*ends_at = anchor->expires_at;
-	if (anchor->expires_at > now)
+	if (anchor->expires_at > take->now)
 		return TAKE_CHANGED;
 
-	result = lease_delete(tables, anchor, false);
+	result = lease_delete(take->tables, anchor, false);
 	if (result != TM_Ok)
 		return result == TM_BeingModified ? TAKE_BUSY : TAKE_CHANGED;
 	for_each_from(cell, segments, 1)
-		(void) lease_delete(tables, lfirst(cell), true);
+		(void) lease_delete(take->tables, lfirst(cell), true);
 
 	/* only now can nobody resolve a message of it any more */
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	resolved = lease_load_resolved(tables, claim_id, snapshot, &resolved_count);
-	UnregisterSnapshot(snapshot);
-	foreach(cell, segments)
-	{
-		LeaseSegment *segment = lfirst(cell);
-
-		id_set_subtract(&segment->members, resolved, resolved_count);
-		if (segment->members.run_count > 0)
-			*taken = lappend(*taken, segment);
-	}
-	if (resolved_count > 0)
-		lease_delete_resolved(tables, claim_id);
-
-	/* the scan may meet other rows of the claim, which are gone now */
-	CommandCounterIncrement();
+	add_segments(take, segments, claim_id);
 	return TAKE_DONE;
 }
 
@@ -406,32 +432,18 @@ is_stepped_over(const GroupCursor *cursor, int64 claim_id)
 	return false;
 }
 
-static int64
-count_messages(List *segments)
-{
-	int64		count = 0;
-	ListCell   *cell;
-
-	foreach(cell, segments)
-		count += id_set_count(&((LeaseSegment *) lfirst(cell))->members);
-	return count;
-}
-
 /* Look again at the leases that were stepped over, and keep those still busy. */
 static void
-recheck_stepped_over(LeaseTables *tables, int64 group_id, GroupCursor *cursor,
-					 TimestampTz now, int64 max_messages, List **taken)
+recheck_stepped_over(LeaseTake *take)
 {
+	GroupCursor *cursor = take->cursor;
 	int			kept = 0;
 
 	for (int i = 0; i < cursor->stepped_over_count; i++)
 	{
 		int64		claim_id = cursor->stepped_over[i];
 		TimestampTz ends_at;
-		TakeResult	result = TAKE_BUSY;
-
-		if (count_messages(*taken) < max_messages)
-			result = take_claim(tables, group_id, claim_id, now, &ends_at, taken);
+		TakeResult	result = is_enough(take) ? TAKE_BUSY : take_claim(take, claim_id, &ends_at);
 
 		/* one that was extended is found by its new end, if the scan will get there */
 		if (result == TAKE_BUSY ||
@@ -439,7 +451,7 @@ recheck_stepped_over(LeaseTables *tables, int64 group_id, GroupCursor *cursor,
 			cursor->stepped_over[kept++] = claim_id;
 	}
 	cursor->stepped_over_count = kept;
-	cursor->recheck_at = now + RECHECK_INTERVAL_US;
+	cursor->recheck_at = take->now + RECHECK_INTERVAL_US;
 }
 
 /*
@@ -447,14 +459,14 @@ recheck_stepped_over(LeaseTables *tables, int64 group_id, GroupCursor *cursor,
  * scan's point may move past it.
  */
 static bool
-take_met_claim(LeaseTables *tables, int64 group_id, int64 claim_id, GroupCursor *cursor,
-			   TimestampTz now, List **taken)
+take_met_claim(LeaseTake *take, int64 claim_id)
 {
+	GroupCursor *cursor = take->cursor;
 	TimestampTz ends_at;
 
 	if (is_stepped_over(cursor, claim_id))
 		return true;
-	switch (take_claim(tables, group_id, claim_id, now, &ends_at, taken))
+	switch (take_claim(take, claim_id, &ends_at))
 	{
 		case TAKE_DONE:
 			return true;
@@ -462,7 +474,7 @@ take_met_claim(LeaseTables *tables, int64 group_id, int64 claim_id, GroupCursor 
 			if (cursor->stepped_over_count == CURSOR_MAX_STEPPED_OVER)
 				return false;
 			if (cursor->stepped_over_count == 0)
-				cursor->recheck_at = now + RECHECK_INTERVAL_US;
+				cursor->recheck_at = take->now + RECHECK_INTERVAL_US;
 			cursor->stepped_over[cursor->stepped_over_count++] = claim_id;
 			return true;
 		case TAKE_CHANGED:
@@ -471,42 +483,57 @@ take_met_claim(LeaseTables *tables, int64 group_id, int64 claim_id, GroupCursor 
 	return false;
 }
 
-/* Take over expired leases in the order of their ends, and move the point. */
+/* Begin to read the group's leases that end from the cursor's point to a time. */
 static void
-scan_expired(LeaseTables *tables, int64 group_id, GroupCursor *cursor,
-			 TimestampTz now, TimestampTz ahead, int64 max_messages, List **taken)
+begin_expiry_scan(StateScan *scan, const LeaseTake *take, TimestampTz to, Snapshot snapshot)
+{
+	ScanKeyData keys[3];
+
+	ScanKeyInit(&keys[0], Anum_lease_group_id, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(take->group_id));
+	ScanKeyInit(&keys[1], Anum_lease_expires_at, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE,
+				TimestampTzGetDatum(take->cursor->lease_scan_from));
+	ScanKeyInit(&keys[2], Anum_lease_expires_at, BTLessStrategyNumber, F_TIMESTAMPTZ_LT,
+				TimestampTzGetDatum(to));
+	state_scan_begin(scan, &take->tables->leases, find_expiry_index(take->tables), snapshot, 3, keys);
+}
+
+/*
+ * Take over expired leases in the order of their ends, and move the point;
+ * "ahead" is how far it may move.
+ */
+static void
+scan_expired(LeaseTake *take, TimestampTz ahead)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TupleDesc	desc = RelationGetDescr(tables->leases.rel);
+	TupleDesc	desc = RelationGetDescr(take->tables->leases.rel);
 	TimestampTz point = ahead;
-	ScanKeyData keys[3];
+	int64		met_claim_id = 0;	/* a claim's rows come one after the other */
 	StateScan	scan;
 	HeapTuple	tuple;
 
-	ScanKeyInit(&keys[0], Anum_lease_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
-	ScanKeyInit(&keys[1], Anum_lease_expires_at, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE,
-				TimestampTzGetDatum(cursor->lease_scan_from));
-	ScanKeyInit(&keys[2], Anum_lease_expires_at, BTLessStrategyNumber, F_TIMESTAMPTZ_LT,
-				TimestampTzGetDatum(ahead));
-	state_scan_begin(&scan, &tables->leases, find_expiry_index(tables),
-					 snapshot, 3, keys);
+	begin_expiry_scan(&scan, take, ahead, snapshot);
 	while ((tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
 	{
 		bool		isnull;
 		TimestampTz expires_at = DatumGetTimestampTz(heap_getattr(tuple, Anum_lease_expires_at, desc, &isnull));
 		int64		claim_id = DatumGetInt64(heap_getattr(tuple, Anum_lease_claim_id, desc, &isnull));
 
-		if (expires_at > now || count_messages(*taken) >= max_messages)
+		if (claim_id == met_claim_id)
+			continue;
+		if (expires_at > take->now || is_enough(take))
 		{
 			point = Min(point, expires_at);
 			break;
 		}
-		if (!take_met_claim(tables, group_id, claim_id, cursor, now, taken))
+		if (!take_met_claim(take, claim_id))
 			point = Min(point, expires_at);
+		met_claim_id = claim_id;
+		CHECK_FOR_INTERRUPTS();
 	}
 	state_scan_end(&scan);
 	UnregisterSnapshot(snapshot);
-	cursor->lease_scan_from = point;
+	take->cursor->lease_scan_from = point;
 }
 
 /*
@@ -533,20 +560,19 @@ List *
 lease_take_expired(LeaseTables *tables, int64 group_id, GroupCursor *cursor, bool *cursor_changed,
 				   TimestampTz now, bool is_idle, int64 max_messages)
 {
-	TimestampTz ahead = now + (is_idle ? EXPIRY_LOOK_AHEAD_IDLE_US : EXPIRY_LOOK_AHEAD_US);
-	List	   *taken = NIL;
+	LeaseTake	take = {tables, group_id, cursor, now, max_messages, NIL, 0};
 
 	/* a time further ahead is from before the clock was set back */
 	if (cursor->stepped_over_count > 0 &&
 		(now >= cursor->recheck_at || cursor->recheck_at > now + RECHECK_INTERVAL_US))
 	{
-		recheck_stepped_over(tables, group_id, cursor, now, max_messages, &taken);
+		recheck_stepped_over(&take);
 		*cursor_changed = true;
 	}
-	if (now >= cursor->lease_scan_from && count_messages(taken) < max_messages)
+	if (now >= cursor->lease_scan_from && !is_enough(&take))
 	{
-		scan_expired(tables, group_id, cursor, now, ahead, max_messages, &taken);
+		scan_expired(&take, now + (is_idle ? EXPIRY_LOOK_AHEAD_IDLE_US : EXPIRY_LOOK_AHEAD_US));
 		*cursor_changed = true;
 	}
-	return taken;
+	return take.segments;
 }

@@ -31,6 +31,7 @@
 #include "utils/snapmgr.h"
 
 #include "access.h"
+#include "errors.h"
 #include "message_log.h"
 #include "partition.h"
 #include "storage.h"
@@ -291,12 +292,12 @@ partition_find_next(const Stream *stream, int64 number, Snapshot snapshot, int64
 	return false;
 }
 
-/* Raise 55000 for a table that stands where a partition should be. */
+/* Raise SS005 for a table that stands where a partition should be. */
 static void
 raise_not_attached(const char *name)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			(errcode(ERRCODE_PARTITION_CREATION_BEHIND),
 			 errmsg("table \"%s\" is not a partition of its log", name),
 			 errhint("Attach it again, or drop it.")));
 }
@@ -320,6 +321,9 @@ partition_create(int64 stream_id, Oid log_oid, int64 partition_size, int64 numbe
 
 	if (!OidIsValid(owner))
 		return;
+
+	/* attaching takes this lock; whoever has it before us may have made it */
+	LockRelationOid(log_oid, ShareUpdateExclusiveLock);
 	stream.stream_id = stream_id;
 	stream.log_oid = log_oid;
 	stream.partition_size = partition_size;

@@ -337,7 +337,7 @@ read_array(FunctionCallInfo fcinfo, int number, const char *argument, Oid type, 
 					  &result.values, &result.isnull, &result.count);
 	if (expected_count >= 0 && result.count != expected_count)
 		argument_raise_invalid(argument,
-							   psprintf(_("It has %d elements, and the batch has %d messages."),
+							   psprintf(_("Its number of elements is %d, and that of the messages is %d."),
 										result.count, expected_count));
 	return result;
 }

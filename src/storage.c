@@ -141,10 +141,10 @@ storage_create_stream(int64 stream_id, Oid owner)
 				 " PRIMARY KEY (id)) PARTITION BY RANGE (id)", owner);
 	storage_execute(psprintf("CREATE INDEX ON sqlstreams.message_log_" INT64_FORMAT
 							 " (message_key, id) WHERE message_key IS NOT NULL", stream_id));
+
+	/* not owned by the column: TRUNCATE ... RESTART IDENTITY would set ids back */
 	storage_execute(psprintf("CREATE SEQUENCE sqlstreams.message_id_" INT64_FORMAT, stream_id));
 	storage_hand_to_owner("SEQUENCE", psprintf("message_id_" INT64_FORMAT, stream_id), owner);
-	storage_execute(psprintf("ALTER SEQUENCE sqlstreams.message_id_" INT64_FORMAT
-							 " OWNED BY sqlstreams.message_log_" INT64_FORMAT ".id", stream_id, stream_id));
 	access_restore(&saved);
 	return get_relname_relid(psprintf("message_log_" INT64_FORMAT, stream_id), stream_schema_oid());
 }
@@ -193,13 +193,17 @@ storage_create_group_tables(const Stream *stream)
 	access_restore(&saved);
 }
 
-/* Make the table that keeps a stream's idempotency keys. */
+/* Make the table that keeps a stream's idempotency keys unless it exists. */
 void
 storage_create_idempotency_table(int64 stream_id, Oid log_oid)
 {
 	AccessState saved;
 	Oid			owner = access_relation_owner(log_oid);
 
+	/* whoever has this lock before us may have made it */
+	LockRelationOid(log_oid, ShareUpdateExclusiveLock);
+	if (OidIsValid(get_relname_relid(psprintf("idempotency_key_" INT64_FORMAT, stream_id), stream_schema_oid())))
+		return;
 	access_become_extension(&saved);
 	create_table("idempotency_key", stream_id,
 				 "(idempotency_key text COLLATE pg_catalog.\"C\" PRIMARY KEY,"
@@ -228,5 +232,7 @@ storage_drop_stream(const Stream *stream)
 		if (OidIsValid(get_relname_relid(name, stream_schema_oid())))
 			storage_execute(psprintf("DROP TABLE sqlstreams.%s", name));
 	}
+	if (OidIsValid(stream->sequence_oid))
+		storage_execute(psprintf("DROP SEQUENCE sqlstreams.message_id_" INT64_FORMAT, stream->stream_id));
 	access_restore(&saved);
 }

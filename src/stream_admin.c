@@ -14,6 +14,7 @@
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
+#include "utils/lsyscache.h"
 
 #include "access.h"
 #include "arguments.h"
@@ -106,29 +107,45 @@ raise_stream_exists(const char *name)
 			 errmsg("stream \"%s\" already exists", name)));
 }
 
+/*
+ * An id for a new stream.  A restore without data leaves tables behind that
+ * have the names of ids which come again; these are passed over.
+ */
+static int64
+draw_stream_id(void)
+{
+	int64		stream_id = 0;
+
+	do
+		(void) config_execute("SELECT pg_catalog.nextval('sqlstreams.stream_id_seq')", 0, NULL, NULL, NULL, &stream_id);
+	while (OidIsValid(get_relname_relid(psprintf("message_log_" INT64_FORMAT, stream_id), stream_schema_oid())) ||
+		   OidIsValid(get_relname_relid(psprintf("message_id_" INT64_FORMAT, stream_id), stream_schema_oid())));
+	return stream_id;
+}
+
 /* Add the row of a new stream; every setting has a value.  Returns its id. */
 static int64
 insert_stream(const char *name, int64 partition_size, const ConfigValue *values)
 {
-	Oid			types[SETTING_COUNT + 2] = {TEXTOID, INT8OID};
-	Datum		datums[SETTING_COUNT + 2] = {CStringGetTextDatum(name), Int64GetDatum(partition_size)};
-	char		nulls[SETTING_COUNT + 3] = "  ";
-	int64		stream_id = 0;
+	int64		stream_id = draw_stream_id();
+	Oid			types[SETTING_COUNT + 3] = {INT8OID, TEXTOID, INT8OID};
+	Datum		datums[SETTING_COUNT + 3] = {
+		Int64GetDatum(stream_id), CStringGetTextDatum(name), Int64GetDatum(partition_size)
+	};
+	char		nulls[SETTING_COUNT + 4] = "   ";
 
 	for (int i = 0; i < SETTING_COUNT; i++)
 	{
-		types[i + 2] = settings[i].type;
-		datums[i + 2] = values[i].value;
-		nulls[i + 2] = values[i].is_null ? 'n' : ' ';
+		types[i + 3] = settings[i].type;
+		datums[i + 3] = values[i].value;
+		nulls[i + 3] = values[i].is_null ? 'n' : ' ';
 	}
 	(void) config_execute("INSERT INTO sqlstreams.stream"
 						  " (stream_id, stream_name, partition_size, partition_interval, retention,"
 						  " allow_drop_past_committed, idempotency_key_ttl, empty_compaction_head_ttl,"
 						  " delivery_log, message_defaults)"
-						  " VALUES (pg_catalog.nextval('sqlstreams.stream_id_seq'),"
-						  " $1, $2, $3, $4, $5, $6, $7, $8, $9)"
-						  " RETURNING stream_id",
-						  lengthof(types), types, datums, nulls, &stream_id);
+						  " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+						  lengthof(types), types, datums, nulls, NULL);
 	return stream_id;
 }
 
@@ -192,7 +209,9 @@ sqlstreams_create_stream(PG_FUNCTION_ARGS)
 static void
 hand_over(const Stream *stream)
 {
-	Oid			tables[] = {stream->idempotency_oid, stream->lease_oid, stream->resolved_oid, stream->cursor_oid};
+	Oid			tables[] = {
+		stream->sequence_oid, stream->idempotency_oid, stream->lease_oid, stream->resolved_oid, stream->cursor_oid
+	};
 	Oid			owner = access_stream_owner(stream);
 	StreamPartition *partitions;
 	int			partition_count = partition_list(stream, &partitions);
