@@ -17,6 +17,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -530,6 +531,27 @@ make_claim(Claim *claim, const char *stream_name, const char *group_name)
 	}
 }
 
+/*
+ * Get ready to return messages.  They are kept in a context that does not round
+ * their sizes up: one of 1 kB would take 2 kB in an ordinary one, and filling
+ * fresh memory is much of what a large claim costs.
+ */
+static void
+begin_result(FunctionCallInfo fcinfo, Claim *claim)
+{
+	MemoryContext old;
+
+	claim->result = (ReturnSetInfo *) fcinfo->resultinfo;
+	InitMaterializedSRF(fcinfo, 0);
+	tuplestore_end(claim->result->setResult);
+	old = MemoryContextSwitchTo(GenerationContextCreate(claim->result->econtext->ecxt_per_query_memory,
+														"sqlstreams claimed messages",
+														ALLOCSET_DEFAULT_SIZES));
+	claim->result->setResult = tuplestore_begin_heap((claim->result->allowedModes & SFRM_Materialize_Random) != 0,
+													 false, work_mem);
+	MemoryContextSwitchTo(old);
+}
+
 /* Ack a claim of the group before making the next. */
 static void
 ack_claim_before(const char *stream_name, const char *group_name, int64 claim_id)
@@ -562,8 +584,7 @@ sqlstreams_claim(PG_FUNCTION_ARGS)
 	(void) argument_get_integer_or(fcinfo, 5, "max_per_key", 1, BATCH_MAX_MESSAGES, 1);
 	claim.bytes_left = argument_get_integer_or(fcinfo, 6, "max_bytes", 1, PG_INT64_MAX, PG_INT64_MAX);
 
-	InitMaterializedSRF(fcinfo, 0);
-	claim.result = (ReturnSetInfo *) fcinfo->resultinfo;
+	begin_result(fcinfo, &claim);
 	if (!PG_ARGISNULL(7))
 		ack_claim_before(stream_name, group_name, PG_GETARG_INT64(7));
 	make_claim(&claim, stream_name, group_name);
@@ -585,8 +606,7 @@ sqlstreams_pop(PG_FUNCTION_ARGS)
 	claim.messages_left = argument_get_integer(fcinfo, 2, "max_messages", 1, BATCH_MAX_MESSAGES);
 	claim.bytes_left = PG_INT64_MAX;
 
-	InitMaterializedSRF(fcinfo, 0);
-	claim.result = (ReturnSetInfo *) fcinfo->resultinfo;
+	begin_result(fcinfo, &claim);
 	make_claim(&claim, stream_name, group_name);
 	return (Datum) 0;
 }

@@ -35,8 +35,12 @@
 #include "partition.h"
 #include "partition_maker.h"
 
-/* Rows that are formed before they are written; as COPY, to bound the memory. */
-#define APPEND_CHUNK_ROWS 1000
+/*
+ * How much is formed before it is written: as with COPY, enough to fill pages,
+ * and little enough to stay in the processor's caches.
+ */
+#define APPEND_CHUNK_ROWS	1000
+#define APPEND_CHUNK_BYTES	65536
 
 typedef struct LogColumn
 {
@@ -202,28 +206,50 @@ append_one(ResultRelInfo *rri, EState *estate, const LogMessage *message)
 	ExecDropSingleTupleTableSlot(slot);
 }
 
+/* About how much of a page a message takes. */
+static Size
+message_size(const LogMessage *message)
+{
+	AttrNumber	body = message->isnull[Anum_log_payload - 1] ? Anum_log_body : Anum_log_payload;
+
+	return VARSIZE_ANY(DatumGetPointer(message->values[body - 1]));
+}
+
+/*
+ * Put messages into slots, which are made as they are needed, until a chunk is
+ * full; returns how many.
+ */
+static int
+fill_chunk(Relation rel, TupleTableSlot **slots, LogMessage **messages, int count)
+{
+	Size		size = 0;
+	int			filled = 0;
+
+	while (filled < count && filled < APPEND_CHUNK_ROWS && size < APPEND_CHUNK_BYTES)
+	{
+		if (slots[filled] == NULL)
+			slots[filled] = table_slot_create(rel, NULL);
+		store_message(slots[filled], messages[filled]);
+		ExecStoreVirtualTuple(slots[filled]);
+		size += message_size(messages[filled++]);
+	}
+	return filled;
+}
+
 /* Append messages to a plain partition, many to a page and a WAL record. */
 static void
 append_many(ResultRelInfo *rri, EState *estate, LogMessage **messages, int count)
 {
 	Relation	rel = rri->ri_RelationDesc;
-	int			slot_count = Min(count, APPEND_CHUNK_ROWS);
-	TupleTableSlot **slots = palloc(sizeof(TupleTableSlot *) * slot_count);
+	TupleTableSlot **slots = palloc0(sizeof(TupleTableSlot *) * APPEND_CHUNK_ROWS);
 	BulkInsertState bulk = GetBulkInsertState();
+	int			filled;
 
-	for (int i = 0; i < slot_count; i++)
-		slots[i] = table_slot_create(rel, NULL);
-
-	for (int done = 0; done < count; done += slot_count)
+	for (int done = 0; done < count; done += filled)
 	{
-		slot_count = Min(slot_count, count - done);
-		for (int i = 0; i < slot_count; i++)
-		{
-			store_message(slots[i], messages[done + i]);
-			ExecStoreVirtualTuple(slots[i]);
-		}
-		table_multi_insert(rel, slots, slot_count, GetCurrentCommandId(true), 0, bulk);
-		for (int i = 0; i < slot_count; i++)
+		filled = fill_chunk(rel, slots, messages + done, count - done);
+		table_multi_insert(rel, slots, filled, GetCurrentCommandId(true), 0, bulk);
+		for (int i = 0; i < filled; i++)
 		{
 			(void) compat_insert_index_tuples(rri, slots[i], estate, false, NULL);
 			ResetPerTupleExprContext(estate);
@@ -231,7 +257,7 @@ append_many(ResultRelInfo *rri, EState *estate, LogMessage **messages, int count
 		CHECK_FOR_INTERRUPTS();
 	}
 
-	for (int i = 0; i < Min(count, APPEND_CHUNK_ROWS); i++)
+	for (int i = 0; i < APPEND_CHUNK_ROWS && slots[i] != NULL; i++)
 		ExecDropSingleTupleTableSlot(slots[i]);
 	FreeBulkInsertState(bulk);
 }
