@@ -3,9 +3,9 @@
  *		Append to a stream's log and read from it.  The only C file that knows
  *		the log's columns by number.
  *
- * A plain partition is written as COPY writes it: the rows straight into the
- * heap, then the indexes.  One to which its owner has added triggers,
- * constraints or columns is written row by row through the executor's routines,
+ * A partition is written as COPY writes it: the rows straight into the heap,
+ * then the indexes.  One to which its owner has added triggers, constraints,
+ * columns or indexes is written row by row through the executor's routines,
  * which honour all of these.  What would depend on the partitioned table being
  * named in a query (row-level security, rules, triggers for a statement) is
  * refused rather than bypassed.
@@ -18,10 +18,12 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
+#include "nodes/makefuncs.h"
 #include "miscadmin.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/fmgroids.h"
@@ -168,7 +170,7 @@ has_added_not_null(TupleDesc desc)
 	return false;
 }
 
-/* Can rows go straight into the heap and the indexes? */
+/* Has nothing been added to the partition but, maybe, indexes? */
 static bool
 is_plain(Relation rel)
 {
@@ -179,6 +181,57 @@ is_plain(Relation rel)
 		rel->trigdesc == NULL &&
 		(desc->constr == NULL || desc->constr->num_check == 0) &&
 		!compat_has_generated_column(desc);
+}
+
+/* Is this the index that a log has on message keys, for messages that have one? */
+static bool
+is_key_index(Relation index)
+{
+	List	   *predicate = RelationGetIndexPredicate(index);
+	NullTest   *test = list_length(predicate) == 1 ? linitial(predicate) : NULL;
+
+	return IndexRelationGetNumberOfAttributes(index) == 2 &&
+		index->rd_index->indkey.values[0] == Anum_log_message_key &&
+		index->rd_index->indkey.values[1] == Anum_log_id &&
+		!index->rd_index->indisunique &&
+		test != NULL && IsA(test, NullTest) && test->nulltesttype == IS_NOT_NULL &&
+		IsA(test->arg, Var) && ((Var *) test->arg)->varattno == Anum_log_message_key;
+}
+
+/* Is this the index that a log has on ids? */
+static bool
+is_id_index(Relation index)
+{
+	return IndexRelationGetNumberOfAttributes(index) == 1 &&
+		index->rd_index->indkey.values[0] == Anum_log_id &&
+		index->rd_index->indisprimary && index->rd_index->indimmediate;
+}
+
+/* Find out whether nothing was added to a partition. */
+void
+message_log_find_shape(Relation rel, LogShape *shape)
+{
+	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *cell;
+
+	shape->id_index = shape->key_index = InvalidOid;
+	if (!is_plain(rel) || rel->rd_rel->relam != HEAP_TABLE_AM_OID || list_length(indexes) != 2)
+		return;
+	foreach(cell, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
+
+		if (index->rd_rel->relam == BTREE_AM_OID && index->rd_index->indisready)
+		{
+			if (is_id_index(index))
+				shape->id_index = RelationGetRelid(index);
+			else if (is_key_index(index))
+				shape->key_index = RelationGetRelid(index);
+		}
+		index_close(index, AccessShareLock);
+	}
+	if (!OidIsValid(shape->key_index))
+		shape->id_index = InvalidOid;
 }
 
 /* Put a message into a slot of the partition. */
@@ -192,18 +245,62 @@ store_message(TupleTableSlot *slot, const LogMessage *message)
 	slot->tts_isnull[Anum_log_id - 1] = false;
 }
 
-/* Append one message to a plain partition. */
-static void
-append_one(ResultRelInfo *rri, EState *estate, const LogMessage *message)
+/* The open indexes of a partition to which nothing was added. */
+typedef struct LogIndexes
 {
-	Relation	rel = rri->ri_RelationDesc;
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	Relation	rel;
+	Relation	by_id;
+	Relation	by_key;			/* NULL: no message has a key */
+	IndexInfo  *info;			/* a B-tree takes no notice of it */
+} LogIndexes;
 
-	store_message(slot, message);
-	ExecStoreVirtualTuple(slot);
-	table_tuple_insert(rel, slot, GetCurrentCommandId(true), 0, NULL);
-	(void) compat_insert_index_tuples(rri, slot, estate, false, NULL);
-	ExecDropSingleTupleTableSlot(slot);
+/* Open the indexes that the messages need. */
+static void
+open_indexes(LogIndexes *indexes, Relation rel, const LogShape *shape, LogMessage **messages, int count)
+{
+	bool		has_key = false;
+
+	for (int i = 0; i < count && !has_key; i++)
+		has_key = !messages[i]->isnull[Anum_log_message_key - 1];
+	indexes->rel = rel;
+	indexes->by_id = index_open(shape->id_index, RowExclusiveLock);
+	indexes->by_key = has_key ? index_open(shape->key_index, RowExclusiveLock) : NULL;
+	indexes->info = makeNode(IndexInfo);
+}
+
+static void
+close_indexes(LogIndexes *indexes)
+{
+	index_close(indexes->by_id, RowExclusiveLock);
+	if (indexes->by_key != NULL)
+		index_close(indexes->by_key, RowExclusiveLock);
+}
+
+/* Add a row that was written to the indexes. */
+static void
+insert_index_entries(LogIndexes *indexes, ItemPointer tid, const LogMessage *message)
+{
+	Datum		id = Int64GetDatum(message->id);
+	Datum		key[2] = {message->values[Anum_log_message_key - 1], id};
+	bool		isnull[2] = {false, false};
+
+	(void) index_insert(indexes->by_id, &id, isnull, tid, indexes->rel, UNIQUE_CHECK_YES, false, indexes->info);
+	if (!message->isnull[Anum_log_message_key - 1])
+		(void) index_insert(indexes->by_key, key, isnull, tid, indexes->rel, UNIQUE_CHECK_NO, false, indexes->info);
+}
+
+/* Append one message to a partition to which nothing was added. */
+static void
+append_one(LogIndexes *indexes, LogMessage *message)
+{
+	HeapTuple	tuple;
+
+	message->values[Anum_log_id - 1] = Int64GetDatum(message->id);
+	message->isnull[Anum_log_id - 1] = false;
+	tuple = heap_form_tuple(RelationGetDescr(indexes->rel), message->values, message->isnull);
+	heap_insert(indexes->rel, tuple, GetCurrentCommandId(true), 0, NULL);
+	insert_index_entries(indexes, &tuple->t_self, message);
+	heap_freetuple(tuple);
 }
 
 /* About how much of a page a message takes. */
@@ -236,11 +333,14 @@ fill_chunk(Relation rel, TupleTableSlot **slots, LogMessage **messages, int coun
 	return filled;
 }
 
-/* Append messages to a plain partition, many to a page and a WAL record. */
+/*
+ * Append messages to a partition to which nothing was added, many to a page and
+ * a WAL record.
+ */
 static void
-append_many(ResultRelInfo *rri, EState *estate, LogMessage **messages, int count)
+append_many(LogIndexes *indexes, LogMessage **messages, int count)
 {
-	Relation	rel = rri->ri_RelationDesc;
+	Relation	rel = indexes->rel;
 	TupleTableSlot **slots = palloc0(sizeof(TupleTableSlot *) * APPEND_CHUNK_ROWS);
 	BulkInsertState bulk = GetBulkInsertState();
 	int			filled;
@@ -250,10 +350,7 @@ append_many(ResultRelInfo *rri, EState *estate, LogMessage **messages, int count
 		filled = fill_chunk(rel, slots, messages + done, count - done);
 		table_multi_insert(rel, slots, filled, GetCurrentCommandId(true), 0, bulk);
 		for (int i = 0; i < filled; i++)
-		{
-			(void) compat_insert_index_tuples(rri, slots[i], estate, false, NULL);
-			ResetPerTupleExprContext(estate);
-		}
+			insert_index_entries(indexes, &slots[i]->tts_tid, messages[done + i]);
 		CHECK_FOR_INTERRUPTS();
 	}
 
@@ -301,8 +398,8 @@ fill_added_columns(TupleTableSlot *slot, EState *estate, ExprState **defaults)
  * may refuse the row: then its id is set to 0, as nothing is stored.
  */
 static void
-append_with_executor(ResultRelInfo *rri, EState *estate, TupleTableSlot *slot,
-					 ExprState **defaults, LogMessage *message)
+append_row(ResultRelInfo *rri, EState *estate, TupleTableSlot *slot,
+		   ExprState **defaults, LogMessage *message)
 {
 	bool		isnull;
 
@@ -322,44 +419,50 @@ append_with_executor(ResultRelInfo *rri, EState *estate, TupleTableSlot *slot,
 	ResetPerTupleExprContext(estate);
 }
 
-/* Append to a partition that is not plain. */
+/* Append to a partition to which something was added. */
 static void
-append_all_with_executor(ResultRelInfo *rri, EState *estate, LogMessage **messages, int count)
+append_with_executor(Relation rel, LogMessage **messages, int count)
 {
-	TupleTableSlot *slot = table_slot_create(rri->ri_RelationDesc, &estate->es_tupleTable);
+	EState	   *estate = CreateExecutorState();
 	MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
-	ExprState **defaults = prepare_added_columns(rri->ri_RelationDesc, estate);
+	ResultRelInfo *rri = makeNode(ResultRelInfo);
+	TupleTableSlot *slot = table_slot_create(rel, &estate->es_tupleTable);
+	ExprState **defaults = prepare_added_columns(rel, estate);
 
+	InitResultRelInfo(rri, rel, 0, NULL, 0);
+	ExecOpenIndices(rri, false);
 	estate->es_output_cid = GetCurrentCommandId(true);
 	AfterTriggerBeginQuery();
 	for (int i = 0; i < count; i++)
 	{
-		append_with_executor(rri, estate, slot, defaults, messages[i]);
+		append_row(rri, estate, slot, defaults, messages[i]);
 		CHECK_FOR_INTERRUPTS();
 	}
 	AfterTriggerEndQuery(estate);
 	ExecCloseResultRelations(estate);
-	MemoryContextSwitchTo(old);
+	ExecCloseIndices(rri);
 	ExecResetTupleTable(estate->es_tupleTable, false);
+	MemoryContextSwitchTo(old);
+	FreeExecutorState(estate);
 }
 
 /* Append messages that live in one partition, which is open. */
 static void
-append_to_partition(Relation rel, LogMessage **messages, int count)
+append_to_partition(Relation rel, const LogShape *shape, LogMessage **messages, int count)
 {
-	EState	   *estate = CreateExecutorState();
-	ResultRelInfo *rri = makeNode(ResultRelInfo);
+	LogIndexes	indexes;
 
-	InitResultRelInfo(rri, rel, 0, NULL, 0);
-	ExecOpenIndices(rri, false);
-	if (!is_plain(rel))
-		append_all_with_executor(rri, estate, messages, count);
-	else if (count == 1)
-		append_one(rri, estate, messages[0]);
+	if (!OidIsValid(shape->id_index))
+	{
+		append_with_executor(rel, messages, count);
+		return;
+	}
+	open_indexes(&indexes, rel, shape, messages, count);
+	if (count == 1)
+		append_one(&indexes, messages[0]);
 	else
-		append_many(rri, estate, messages, count);
-	ExecCloseIndices(rri);
-	FreeExecutorState(estate);
+		append_many(&indexes, messages, count);
+	close_indexes(&indexes);
 }
 
 /*
@@ -367,13 +470,13 @@ append_to_partition(Relation rel, LogMessage **messages, int count)
  * row: PostgreSQL's detail would show the payload.
  */
 static void
-append_without_detail(Relation rel, LogMessage **messages, int count)
+append_without_detail(Relation rel, const LogShape *shape, LogMessage **messages, int count)
 {
 	MemoryContext context = CurrentMemoryContext;
 
 	PG_TRY();
 	{
-		append_to_partition(rel, messages, count);
+		append_to_partition(rel, shape, messages, count);
 	}
 	PG_CATCH();
 	{
@@ -406,11 +509,12 @@ message_log_append(const Stream *stream, LogMessage **messages, int count)
 		int64		last_id = partition_last_id(stream, number);
 		Relation	rel = partition_maker_open(stream, number,
 												   partition_number(stream, messages[count - 1]->id));
+		LogShape	shape = partition_shape(stream, number);
 		int			end = done + 1;
 
 		while (end < count && messages[end]->id <= last_id)
 			end++;
-		append_without_detail(rel, &messages[done], end - done);
+		append_without_detail(rel, &shape, &messages[done], end - done);
 		table_close(rel, NoLock);
 		done = end;
 	}

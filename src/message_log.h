@@ -33,9 +33,20 @@ typedef struct LogMessage
 	bool		isnull[LOG_COLUMNS];
 } LogMessage;
 
+/*
+ * The indexes of a partition to which nothing was added: then its rows can be
+ * written without the executor.  Invalid otherwise.
+ */
+typedef struct LogShape
+{
+	Oid			id_index;
+	Oid			key_index;
+} LogShape;
+
 typedef struct LogScan LogScan;
 
 extern void message_log_check_columns(Relation rel);
+extern void message_log_find_shape(Relation rel, LogShape *shape);
 extern void message_log_check_access(const Stream *stream);
 extern void message_log_append(const Stream *stream, LogMessage **messages, int count);
 

@@ -32,7 +32,6 @@
 
 #include "access.h"
 #include "errors.h"
-#include "message_log.h"
 #include "partition.h"
 #include "storage.h"
 
@@ -42,6 +41,7 @@ typedef struct KnownPartition
 	Oid			log_oid;		/* InvalidOid: the place is free */
 	int64		number;
 	Oid			oid;
+	LogShape	shape;
 } KnownPartition;
 
 /* One place for each value of a hash; a stream in use has one or two. */
@@ -145,6 +145,7 @@ open_and_check(const Stream *stream, int64 number, Oid oid, LOCKMODE lockmode)
 {
 	KnownPartition *place = known_place(stream->log_oid, number);
 	Relation	rel = try_table_open(oid, lockmode);
+	LogShape	shape;
 
 	if (rel == NULL)
 		return NULL;
@@ -157,10 +158,25 @@ open_and_check(const Stream *stream, int64 number, Oid oid, LOCKMODE lockmode)
 		table_close(rel, lockmode);
 		return NULL;
 	}
+	message_log_find_shape(rel, &shape);
 	place->log_oid = stream->log_oid;
 	place->number = number;
 	place->oid = oid;
+	place->shape = shape;
 	return rel;
+}
+
+/*
+ * The shape of a partition that the caller has just opened.  It is one without
+ * indexes when the partition has changed since.
+ */
+LogShape
+partition_shape(const Stream *stream, int64 number)
+{
+	const KnownPartition *place = known_place(stream->log_oid, number);
+	LogShape	unknown = {InvalidOid, InvalidOid};
+
+	return place->log_oid == stream->log_oid && place->number == number ? place->shape : unknown;
 }
 
 /*
