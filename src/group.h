@@ -5,6 +5,7 @@
 #ifndef SQLSTREAMS_GROUP_H
 #define SQLSTREAMS_GROUP_H
 
+#include "routing.h"
 #include "stream.h"
 
 typedef struct ConsumerGroup
@@ -14,8 +15,11 @@ typedef struct ConsumerGroup
 	int64		stream_id;
 	uint64		generation;		/* of the cache when this was read */
 	int64		timeout_us;
-	Datum		options;		/* jsonb: the effective options of a message;
-								 * lives as long as the backend */
+	int32		schema_version; /* the only one that the group gets; 0: all */
+	Datum		options;		/* jsonb: the effective options of a message */
+	Routing		routing;
+	MemoryContext context;		/* of what these two point to: they last until
+								 * the group is looked up again */
 } ConsumerGroup;
 
 /* Column numbers of sqlstreams.consumer_group. */
@@ -24,6 +28,8 @@ typedef struct ConsumerGroup
 #define Anum_group_name					3
 #define Anum_group_timeout				4
 #define Anum_group_max_reclaims			5
+#define Anum_group_bindings				6
+#define Anum_group_schema_version		7
 #define Anum_group_max_retries			10
 #define Anum_group_max_delays			11
 #define Anum_group_base_delay			12
@@ -34,6 +40,8 @@ typedef struct ConsumerGroup
 extern void group_init(void);
 extern void group_lookup(const Stream *stream, const char *name, ConsumerGroup *group);
 extern bool group_lookup_if_exists(const Stream *stream, const char *name, ConsumerGroup *group);
+extern bool group_wants_all(const ConsumerGroup *group);
+extern bool group_wants(const ConsumerGroup *group, int32 schema_version, const text *routing_key);
 extern bool group_is_current(const ConsumerGroup *group);
 extern void group_lock(const ConsumerGroup *group);
 
