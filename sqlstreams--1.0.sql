@@ -52,6 +52,9 @@ CREATE TABLE sqlstreams.consumer_group (
     message_min          jsonb,
     message_max          jsonb,
     start_id             bigint NOT NULL,
+    head_id              bigint NOT NULL,
+    head_missing_from    bigint,
+    head_missing         bytea,
     UNIQUE (stream_id, group_name)
 );
 COMMENT ON TABLE sqlstreams.consumer_group IS 'the consumer groups and their settings; change them with alter_group';

@@ -346,7 +346,8 @@ can_pass_hole_now(Claim *claim)
 static int64
 fresh_window_end(const Claim *claim)
 {
-	int64		width = group_wants_all(&claim->group) ? claim->messages_left : claim->scan_left;
+	bool		wants_all = group_wants_all(&claim->group) && claim->cursor.claimed >= claim->group.head_id;
+	int64		width = wants_all ? claim->messages_left : claim->scan_left;
 
 	return Min(claim->last_id, claim->cursor.claimed + width);
 }
@@ -358,10 +359,10 @@ wants_row(const Claim *claim, LogScan *scan)
 	Datum	   *row;
 	bool	   *isnull;
 
-	if (group_wants_all(&claim->group))
+	if (group_wants_all(&claim->group) && message_log_scan_id(scan) > claim->group.head_id)
 		return true;
 	message_log_scan_row(scan, &row, &isnull);
-	return group_wants(&claim->group, DatumGetInt32(row[Anum_log_schema_version - 1]),
+	return group_wants(&claim->group, message_log_scan_id(scan), DatumGetInt32(row[Anum_log_schema_version - 1]),
 					   isnull[Anum_log_routing_key - 1] ? NULL : DatumGetTextPP(row[Anum_log_routing_key - 1]));
 }
 

@@ -64,11 +64,11 @@ group_init(void)
 static void
 fill_from_row(ConsumerGroup *group, HeapTuple tuple, TupleDesc desc)
 {
-	Datum		values[Anum_group_exponent + 1];
-	bool		isnull[Anum_group_exponent + 1];
+	Datum		values[Anum_group_head_missing + 1];
+	bool		isnull[Anum_group_head_missing + 1];
 	MemoryContext old;
 
-	for (int i = 1; i <= Anum_group_exponent; i++)
+	for (int i = 1; i <= Anum_group_head_missing; i++)
 		values[i] = heap_getattr(tuple, i, desc, &isnull[i]);
 
 	memset(group, 0, sizeof(ConsumerGroup));
@@ -89,6 +89,10 @@ fill_from_row(ConsumerGroup *group, HeapTuple tuple, TupleDesc desc)
 											  values[Anum_group_base_delay],
 											  values[Anum_group_max_delay],
 											  values[Anum_group_exponent]);
+	group->head_id = DatumGetInt64(values[Anum_group_head_id]);
+	if (!isnull[Anum_group_head_missing])
+		id_set_decode(&group->missing, DatumGetInt64(values[Anum_group_head_missing_from]),
+					  DatumGetByteaPP(values[Anum_group_head_missing]));
 	MemoryContextSwitchTo(old);
 }
 
@@ -177,10 +181,15 @@ group_wants_all(const ConsumerGroup *group)
 	return group->schema_version == 0 && group->routing.count == 0;
 }
 
-/* Does the group get a message with this version and routing key (NULL: none)? */
+/*
+ * Does the group get a message with this id, version and routing key (NULL:
+ * none)?
+ */
 bool
-group_wants(const ConsumerGroup *group, int32 schema_version, const text *routing_key)
+group_wants(const ConsumerGroup *group, int64 message_id, int32 schema_version, const text *routing_key)
 {
+	if (message_id <= group->head_id && !id_set_contains(&group->missing, message_id))
+		return false;
 	return (group->schema_version == 0 || group->schema_version == schema_version) &&
 		routing_matches(&group->routing, routing_key);
 }

@@ -24,6 +24,7 @@ typedef struct IdSet
 
 extern void id_set_init(IdSet *set);
 extern void id_set_append(IdSet *set, int64 id);
+extern void id_set_append_run(IdSet *set, int64 first, int64 count);
 extern int64 id_set_count(const IdSet *set);
 extern bool id_set_contains(const IdSet *set, int64 id);
 extern int64 id_set_nth(const IdSet *set, int64 n);
