@@ -160,9 +160,8 @@ inspect_leave_stream(const Stream *stream)
 bool
 inspect_read_heads(const Stream *stream, int64 *last, int64 *settled)
 {
-	if (!id_sequence_last(stream->sequence_oid, last))
+	if (!id_sequence_last(stream->sequence_oid, last) || !settled_head_find(stream, settled))
 		return false;
-	*settled = settled_head_find(stream);
 
 	/* ids may have been drawn in between */
 	*last = Max(*last, *settled);

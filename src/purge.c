@@ -17,6 +17,7 @@
 #include "nodes/pg_list.h"
 #include "utils/snapmgr.h"
 
+#include "access.h"
 #include "arguments.h"
 #include "config.h"
 #include "lease.h"
@@ -135,22 +136,46 @@ drop_partitions_through(const Stream *stream, int64 last)
 	}
 }
 
+/*
+ * Find a stream that the current role owns, lock its name, and set *settled to
+ * how far it may be purged.  That is found out before the name is locked: it
+ * may wait for a drop of the stream, which has the sequence and wants the name.
+ * Raises SS001 and 42501.
+ */
+static void
+lock_stream_to_purge(const char *name, Stream *stream, int64 *settled)
+{
+	int64		looked_at;
+
+	do
+	{
+		stream_lookup(name, stream);
+		access_check_owner(stream);
+		looked_at = stream->stream_id;
+		if (settled_head_find(stream, settled))
+			config_lock_stream(name, stream);
+		else
+			looked_at = 0;
+	} while (stream->stream_id != looked_at);
+}
+
 /* Purge a stream; returns how many ids went.  Raises SS001 and 42501. */
 static int64
 purge_stream(const char *name)
 {
 	Stream		stream;
 	int64		settled;
+	int64		purged;
 
-	config_lock_stream(name, &stream);
-	settled = settled_head_find(&stream);
-	if (settled > stream.purged_through)
+	lock_stream_to_purge(name, &stream, &settled);
+	purged = Max(settled - stream.purged_through, 0);
+	if (purged > 0)
 	{
 		set_purged_through(&stream, settled);
 		purge_claims(&stream, settled);
 	}
-	drop_partitions_through(&stream, settled);
-	return settled - stream.purged_through;
+	drop_partitions_through(&stream, Max(settled, stream.purged_through));
+	return purged;
 }
 
 /*

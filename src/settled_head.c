@@ -98,20 +98,19 @@ has_ended_soon(const Stream *stream, const FenceMemory *memory)
 }
 
 /*
- * The highest id up to which every one is known to be committed or gone for
- * good.  It may be lower than what is settled in truth, and is never higher.
- * Raises SS001 when the stream is dropped meanwhile.
+ * Set *settled to the highest id up to which every one is known to be committed
+ * or gone for good.  It may be lower than what is settled in truth, and is
+ * never higher.  Returns false when the stream was dropped.
  */
-int64
-settled_head_find(const Stream *stream)
+bool
+settled_head_find(const Stream *stream, int64 *settled)
 {
 	FenceMemory memory = {0};
 	Snapshot	snapshot;
 	List	   *ranges = NIL;
-	int64		known;
 
 	if (!id_sequence_last(stream->sequence_oid, &memory.last))
-		stream_raise_not_found(stream->name);
+		return false;
 	fence_list_holders(stream, &memory);
 
 	if (OidIsValid(stream->cursor_oid))
@@ -122,12 +121,12 @@ settled_head_find(const Stream *stream)
 	}
 
 	/* where no group has been, the walk may lead to where one has */
-	known = follow_ranges(ranges, stream->purged_through);
-	known = fence_settled_head(stream, known);
-	known = follow_ranges(ranges, known);
+	*settled = follow_ranges(ranges, stream->purged_through);
+	*settled = fence_settled_head(stream, *settled);
+	*settled = follow_ranges(ranges, *settled);
 
 	/* a standby does not know who produces on the primary */
-	if (known < memory.last && !RecoveryInProgress() && has_ended_soon(stream, &memory))
-		known = memory.last;
-	return known;
+	if (*settled < memory.last && !RecoveryInProgress() && has_ended_soon(stream, &memory))
+		*settled = memory.last;
+	return true;
 }

@@ -7,6 +7,6 @@
 
 #include "stream.h"
 
-extern int64 settled_head_find(const Stream *stream);
+extern bool settled_head_find(const Stream *stream, int64 *settled);
 
 #endif							/* SQLSTREAMS_SETTLED_HEAD_H */

@@ -48,7 +48,7 @@ sub fill_stream
 	while ($calls > 0)
 	{
 		my $now = $calls < 50 ? $calls : 50;
-		sql("SELECT count(id) FROM bench.payload, generate_series(1, $now), $call AS id;");
+		sql("SELECT count(id) FROM (SELECT $call AS id FROM bench.payload, generate_series(1, $now)) AS produced;");
 		$calls -= $now;
 	}
 	return;

@@ -1,0 +1,61 @@
+\set ECHO none
+\pset format unaligned
+\pset tuples_only true
+SET client_min_messages = warning;
+SET search_path = tap, pg_catalog;
+SELECT * FROM no_plan();
+
+SELECT lives_ok($$ SELECT sqlstreams.create_stream('s', partition_size => 4), sqlstreams.create_group('s', 'g'), sqlstreams.create_stream('t') $$, 'two streams');
+
+SELECT is(sqlstreams.produce('s', '1', idempotency_key => 'k'), 1::bigint, 'the first of a key is stored');
+SELECT is(sqlstreams.produce('s', '1', idempotency_key => 'k'), 0::bigint, 'the second is not');
+SELECT is(sqlstreams.produce('s', '"another payload"', message_key => 'm', idempotency_key => 'k'), 0::bigint, 'no payload is compared');
+SELECT is(sqlstreams.produce('s', '2', idempotency_key => 'K'), 2::bigint, 'another key is another key; a duplicate uses up no id');
+SELECT is(sqlstreams.produce('s', '3', idempotency_key => 'k '), 3::bigint, 'every byte counts');
+SELECT is(sqlstreams.produce('t', '1', idempotency_key => 'k'), 1::bigint, 'keys are the stream''s own');
+SELECT is(claimed('s', 'g'), '1 2 3', 'no duplicate arrives');
+SELECT is(sqlstreams.produce('s', '4', idempotency_key => repeat('x', 1023) || 'a'), 4::bigint, 'a long key');
+SELECT is(sqlstreams.produce('s', '5', idempotency_key => repeat('x', 1023) || 'b'), 5::bigint, 'differing in its last byte');
+SELECT is(sqlstreams.produce('s', '5', idempotency_key => repeat('x', 1023) || 'b'), 0::bigint, 'known too');
+SELECT is(sqlstreams.produce('s', '6', idempotency_key => U&'\00E9'), 6::bigint, 'a composed character');
+SELECT is(sqlstreams.produce('s', '7', idempotency_key => U&'e\0301'), 7::bigint, 'is not its decomposed form');
+
+-- in one batch
+SELECT results_eq($$ SELECT * FROM sqlstreams.produce_batch('s', '{8,9,10,11,12}', idempotency_keys => '{b,k,b,NULL,c}') $$, '{8,0,0,9,10}'::bigint[],
+  'a batch knows the keys before it and in it');
+SELECT results_eq($$ SELECT * FROM sqlstreams.produce_batch('s', '{1,2}', idempotency_keys => '{b,c}') $$, '{0,0}'::bigint[], 'a batch of duplicates');
+SELECT is(claimed('s', 'g'), '4 5 6 7 8 11 12', 'the first of each arrived');
+
+-- in one transaction and one statement
+BEGIN;
+SELECT is(sqlstreams.produce('s', '13', idempotency_key => 'tx'), 11::bigint, 'in a transaction');
+SELECT is(sqlstreams.produce('s', '13', idempotency_key => 'tx'), 0::bigint, 'which knows its own key');
+COMMIT;
+SELECT is(sqlstreams.produce('s', '13', idempotency_key => 'tx'), 0::bigint, 'as others do after it');
+SELECT results_eq($$ SELECT sqlstreams.produce('s', to_jsonb(i), idempotency_key => 'stmt') FROM generate_series(1, 3) i $$, '{12,0,0}'::bigint[], 'in one statement');
+
+-- rolled back
+BEGIN;
+SELECT is(sqlstreams.produce('s', '"lost"', idempotency_key => 'again'), 13::bigint, 'to be rolled back');
+ROLLBACK;
+SELECT is(sqlstreams.produce('s', '14', idempotency_key => 'again'), 14::bigint, 'a rolled back key is free');
+BEGIN;
+SAVEPOINT a;
+SELECT is(sqlstreams.produce('s', '"lost"', idempotency_key => 'sp'), 15::bigint, 'in a savepoint');
+ROLLBACK TO a;
+SELECT is(sqlstreams.produce('s', '16', idempotency_key => 'sp'), 16::bigint, 'a key goes with its savepoint');
+SAVEPOINT b;
+SELECT is(sqlstreams.produce('s', '16', idempotency_key => 'sp'), 0::bigint, 'and is known in the next one');
+COMMIT;
+SELECT is(sqlstreams.produce('s', '16', idempotency_key => 'sp'), 0::bigint, 'and after the commit');
+SELECT fails($$ SELECT sqlstreams.produce('s', '1', idempotency_key => 'bad', schema_version => 0) $$, '22023', 'schema_version', 'a refused produce');
+SELECT is(sqlstreams.produce('s', '17', idempotency_key => 'bad'), 17::bigint, 'leaves its key free');
+
+-- the TTL
+SELECT lives_ok($$ SELECT sqlstreams.create_stream('short', idempotency_key_ttl => '1 hour') $$, 'a stream with a TTL of its own');
+SELECT is(sqlstreams.produce('short', '1', idempotency_key => 'k'), 1::bigint, 'a key');
+SELECT lives_ok($$ SELECT sqlstreams.alter_stream('short', idempotency_key_ttl => '100 years') $$, 'the TTL can grow');
+SELECT is(sqlstreams.produce('short', '1', idempotency_key => 'k'), 0::bigint, 'the key holds');
+
+SELECT sqlstreams.drop_stream(stream) FROM sqlstreams.streams \g /dev/null
+SELECT * FROM finish();
