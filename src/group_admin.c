@@ -146,60 +146,6 @@ refuse_unsupported_settings(const ConfigValue *values)
 	refuse_unsupported_concurrency("concurrency_override", &values[SETTING_CONCURRENCY_OVERRIDE]);
 }
 
-/* What a call says of where a new group begins; at most one is given. */
-typedef struct StartArguments
-{
-	bool		at_head;
-	bool		at_time;
-	int64		id;				/* otherwise */
-	TimestampTz time;
-} StartArguments;
-
-/* Read start_position, start_id and start_time.  Raises 22023. */
-static StartArguments
-read_start(FunctionCallInfo fcinfo, int first)
-{
-	StartArguments start = {.id = 1};
-	bool		has_position = !PG_ARGISNULL(first);
-	bool		has_id = !PG_ARGISNULL(first + 1);
-
-	start.at_time = !PG_ARGISNULL(first + 2);
-	if (has_position + has_id + start.at_time > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("only one of \"start_position\", \"start_id\" and \"start_time\" may be given")));
-	if (has_position)
-	{
-		char	   *position = text_to_cstring(PG_GETARG_TEXT_PP(first));
-
-		start.at_head = strcmp(position, "head") == 0;
-		if (!start.at_head && strcmp(position, "beginning") != 0)
-			argument_raise_invalid("start_position", _("It must be \"beginning\" or \"head\"."));
-	}
-	if (has_id)
-		start.id = argument_get_integer(fcinfo, first + 1, "start_id", 1, PG_INT64_MAX - 1);
-	if (start.at_time)
-	{
-		start.time = PG_GETARG_TIMESTAMPTZ(first + 2);
-		if (TIMESTAMP_NOT_FINITE(start.time))
-			argument_raise_invalid("start_time", _("It must be finite."));
-	}
-	return start;
-}
-
-/* Where the group begins, now that the stream is known. */
-static void
-find_start(const Stream *stream, const StartArguments *arguments, GroupStart *start)
-{
-	memset(start, 0, sizeof(GroupStart));
-	if (arguments->at_head)
-		group_start_at_head(stream, start);
-	else if (arguments->at_time)
-		group_start_at_time(stream, arguments->time, start);
-	else
-		start->start_id = arguments->id;
-}
-
 /* The id of the stream's group of this name, or 0.  The caller has locked the stream. */
 static int64
 find_group(const Stream *stream, const char *name)
@@ -266,7 +212,7 @@ ensure_group_tables(Stream *stream)
  * 42501.
  */
 static int64
-create_group(const char *stream_name, const char *name, const StartArguments *arguments,
+create_group(const char *stream_name, const char *name, const GroupStartArguments *arguments,
 			 ConfigValue *values, bool if_not_exists)
 {
 	Stream		stream;
@@ -287,7 +233,7 @@ create_group(const char *stream_name, const char *name, const StartArguments *ar
 
 	ensure_group_tables(&stream);
 	config_set_defaults(settings, SETTING_COUNT, values);
-	find_start(&stream, arguments, &start);
+	group_start_find(&stream, arguments, &start);
 	group_id = insert_group(&stream, name, &start, values);
 	cursor_create(&stream, group_id, start.start_id - 1);
 	stream_invalidate_all();
@@ -303,7 +249,7 @@ sqlstreams_create_group(PG_FUNCTION_ARGS)
 {
 	char	   *stream_name;
 	char	   *name;
-	StartArguments start;
+	GroupStartArguments start;
 	bool		if_not_exists = PG_ARGISNULL(19) ? false : PG_GETARG_BOOL(19);
 	ConfigValue values[SETTING_COUNT];
 
@@ -313,7 +259,7 @@ sqlstreams_create_group(PG_FUNCTION_ARGS)
 	config_get_values(fcinfo, 5, settings, SETTING_COUNT, values);
 
 	stream_check_name("consumer_group", name, false);
-	start = read_start(fcinfo, 2);
+	start = group_start_read(fcinfo, 2);
 	check_settings(values);
 	refuse_unsupported_settings(values);
 

@@ -12,9 +12,11 @@
 
 #include "access/transam.h"
 #include "miscadmin.h"
+#include "utils/builtins.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "arguments.h"
 #include "group_start.h"
 #include "id_sequence.h"
 #include "message_log.h"
@@ -27,8 +29,8 @@
 #define CREATED_AT_DISORDER_US (10 * USECS_PER_SEC)
 
 /* Begin with what commits from now on. */
-void
-group_start_at_head(const Stream *stream, GroupStart *start)
+static void
+start_at_head(const Stream *stream, GroupStart *start)
 {
 	int64		settled = settled_head_find(stream);
 	int64		next_id = settled + 1;
@@ -92,8 +94,8 @@ find_id_by_time(LogScan *scan, int64 first, int64 last, TimestampTz when)
  * missing just before it are read too: they may be messages of that time that
  * are still to commit.
  */
-void
-group_start_at_time(const Stream *stream, TimestampTz when, GroupStart *start)
+static void
+start_at_time(const Stream *stream, TimestampTz when, GroupStart *start)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	int64		first = stream->purged_through + 1;
@@ -114,4 +116,58 @@ group_start_at_time(const Stream *stream, TimestampTz when, GroupStart *start)
 	}
 	message_log_scan_end(scan);
 	UnregisterSnapshot(snapshot);
+}
+
+/*
+ * Read the arguments start_position, start_id and start_time, of which this is
+ * the first.  Raises 22023 for a bad one, and when more than one is given.
+ */
+GroupStartArguments
+group_start_read(FunctionCallInfo fcinfo, int first)
+{
+	GroupStartArguments start = {0};
+	bool		has_position = !PG_ARGISNULL(first);
+	bool		has_time = !PG_ARGISNULL(first + 2);
+
+	start.has_id = !PG_ARGISNULL(first + 1);
+	start.count = has_position + start.has_id + has_time;
+	if (start.count > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("only one of \"start_position\", \"start_id\" and \"start_time\" may be given")));
+
+	start.is_beginning = start.count == 0;
+	if (has_position)
+	{
+		char	   *position = text_to_cstring(PG_GETARG_TEXT_PP(first));
+
+		start.is_head = strcmp(position, "head") == 0;
+		start.is_beginning = strcmp(position, "beginning") == 0;
+		if (!start.is_head && !start.is_beginning)
+			argument_raise_invalid("start_position", _("It must be \"beginning\" or \"head\"."));
+	}
+	if (start.has_id)
+		start.id = argument_get_integer(fcinfo, first + 1, "start_id", 1, PG_INT64_MAX - 1);
+	if (has_time)
+	{
+		start.time = PG_GETARG_TIMESTAMPTZ(first + 2);
+		if (TIMESTAMP_NOT_FINITE(start.time))
+			argument_raise_invalid("start_time", _("It must be finite."));
+	}
+	return start;
+}
+
+/* Where that is in the stream. */
+void
+group_start_find(const Stream *stream, const GroupStartArguments *arguments, GroupStart *start)
+{
+	memset(start, 0, sizeof(GroupStart));
+	if (arguments->is_beginning)
+		start->start_id = 1;
+	else if (arguments->is_head)
+		start_at_head(stream, start);
+	else if (arguments->has_id)
+		start->start_id = arguments->id;
+	else
+		start_at_time(stream, arguments->time, start);
 }

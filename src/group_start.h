@@ -9,6 +9,7 @@
 #include "stream.h"
 
 #include "datatype/timestamp.h"
+#include "fmgr.h"
 
 typedef struct GroupStart
 {
@@ -17,7 +18,19 @@ typedef struct GroupStart
 	IdSet		missing;		/* ids that nobody could see at the start */
 } GroupStart;
 
-extern void group_start_at_head(const Stream *stream, GroupStart *start);
-extern void group_start_at_time(const Stream *stream, TimestampTz when, GroupStart *start);
+/* What a call says of it. */
+typedef struct GroupStartArguments
+{
+	int			count;			/* of start_position, start_id and start_time, how
+								 * many are given */
+	bool		is_beginning;	/* nothing is given, or this */
+	bool		is_head;
+	bool		has_id;
+	int64		id;
+	TimestampTz time;			/* otherwise */
+} GroupStartArguments;
+
+extern GroupStartArguments group_start_read(FunctionCallInfo fcinfo, int first);
+extern void group_start_find(const Stream *stream, const GroupStartArguments *arguments, GroupStart *start);
 
 #endif							/* SQLSTREAMS_GROUP_START_H */

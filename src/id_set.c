@@ -146,6 +146,26 @@ id_set_remove_through(IdSet *set, int64 last)
 	set->run_count = kept;
 }
 
+/* Take the ids from one to another, both included, out of the set. */
+void
+id_set_remove_range(IdSet *set, int64 first, int64 last)
+{
+	IdSet		rest;
+
+	id_set_init(&rest);
+	for (int i = 0; i < set->run_count; i++)
+	{
+		int64		run_first = set->runs[i].first;
+		int64		run_last = run_first + set->runs[i].count - 1;
+
+		id_set_append_run(&rest, run_first, Max(Min(run_last, first - 1) - run_first + 1, 0));
+		run_first = Max(run_first, last + 1);
+		id_set_append_run(&rest, run_first, Max(run_last - run_first + 1, 0));
+	}
+	pfree(set->runs);
+	*set = rest;
+}
+
 static void
 put_integer(StringInfo buffer, uint64 value)
 {
