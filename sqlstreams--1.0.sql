@@ -397,7 +397,7 @@ COMMENT ON VIEW sqlstreams.streams IS
 'the streams that the current role may use. messages_head: the highest id handed out; settled_head: every id up to it is committed or gone for good; bytes: of the log with indexes';
 CREATE VIEW sqlstreams.consumer_groups AS SELECT * FROM sqlstreams.list_consumer_groups();
 COMMENT ON VIEW sqlstreams.consumer_groups IS
-'the consumer groups of those streams and how far they are. claimed: every id up to it was handed out; committed: every id up to it is resolved; backlog: ids between claimed and settled_head, an upper bound on messages; claim_held_by: the process whose open transaction makes other claims wait; held_back_by_*: the producers that the next hole waits for';
+'the consumer groups of those streams and how far they are. claimed: every id up to it was handed out; committed: every id up to it is resolved; backlog: ids between claimed and settled_head, an upper bound on messages; claim_held_by: the process whose open transaction makes other claims wait, 0 for a prepared transaction; held_back_by_*: the producers that the next hole waits for';
 CREATE VIEW sqlstreams.partitions AS SELECT * FROM sqlstreams.list_partitions();
 COMMENT ON VIEW sqlstreams.partitions IS 'the partitions of those streams'' logs; to_id is the last id that fits';
 CREATE VIEW sqlstreams.leases AS SELECT * FROM sqlstreams.list_leases();

@@ -3,7 +3,8 @@
  *		Who may do what with a stream, and acting as somebody else.
  *
  * Rights are plain PostgreSQL privileges on the stream's tables, so that they
- * are dumped, shown by psql and given with GRANT:
+ * are dumped, shown by psql and given with GRANT.  Each check first raises an
+ * error if the log is missing, lest a user learns of its oid.
  *
  *		produce		INSERT on column payload of the log
  *		read		SELECT on the log
@@ -49,13 +50,6 @@ can_read(const Stream *stream, Oid role)
 }
 
 static bool
-can_consume(const Stream *stream, Oid role)
-{
-	return OidIsValid(stream->cursor_oid) &&
-		pg_class_aclcheck(stream->cursor_oid, role, ACL_UPDATE) == ACLCHECK_OK;
-}
-
-static bool
 is_owner(const Stream *stream, Oid role)
 {
 	Oid			owner = access_relation_owner(stream->log_oid);
@@ -63,10 +57,25 @@ is_owner(const Stream *stream, Oid role)
 	return OidIsValid(owner) && has_privs_of_role(role, owner);
 }
 
+/*
+ * The cursors may still belong to a former owner of the stream, whose rights
+ * these would be.
+ */
+static bool
+can_consume(const Stream *stream, Oid role)
+{
+	Oid			owner = access_relation_owner(stream->cursor_oid);
+
+	return is_owner(stream, role) ||
+		(OidIsValid(owner) && owner == access_relation_owner(stream->log_oid) &&
+		 pg_class_aclcheck(stream->cursor_oid, role, ACL_UPDATE) == ACLCHECK_OK);
+}
+
 /* Raise 42501 unless the current role may produce to the stream. */
 void
 access_check_produce(const Stream *stream)
 {
+	(void) access_stream_owner(stream);
 	if (!can_produce(stream, GetUserId()))
 		raise_denied(stream, "produce");
 }
@@ -78,7 +87,8 @@ access_check_produce(const Stream *stream)
 void
 access_check_consume(const Stream *stream)
 {
-	if (!can_consume(stream, GetUserId()) && !is_owner(stream, GetUserId()))
+	(void) access_stream_owner(stream);
+	if (!can_consume(stream, GetUserId()))
 		raise_denied(stream, "consume");
 }
 
@@ -86,6 +96,7 @@ access_check_consume(const Stream *stream)
 void
 access_check_read(const Stream *stream)
 {
+	(void) access_stream_owner(stream);
 	if (!can_read(stream, GetUserId()))
 		raise_denied(stream, "read");
 }
@@ -94,10 +105,25 @@ access_check_read(const Stream *stream)
 void
 access_check_owner(const Stream *stream)
 {
+	(void) access_stream_owner(stream);
 	if (!is_owner(stream, GetUserId()))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be owner of stream \"%s\"", stream->name)));
+}
+
+/*
+ * Raise 42501 unless the current role may drop what is left of a stream without
+ * a log: the owner is not known any more.
+ */
+void
+access_check_drop_incomplete(const Stream *stream)
+{
+	if (!superuser() && !has_privs_of_role(GetUserId(), access_relation_owner(stream->cursor_oid)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be superuser to drop stream \"%s\"", stream->name),
+				 errdetail("Its message log is missing, so that its owner is not known.")));
 }
 
 /* Has the current role any right on the stream? */
@@ -108,8 +134,7 @@ access_is_visible(const Stream *stream)
 
 	if (!OidIsValid(access_relation_owner(stream->log_oid)))
 		return false;
-	return is_owner(stream, role) || can_produce(stream, role) ||
-		can_read(stream, role) || can_consume(stream, role);
+	return can_consume(stream, role) || can_produce(stream, role) || can_read(stream, role);
 }
 
 /* The owner of a relation, or InvalidOid when it does not exist any more. */
@@ -128,7 +153,7 @@ access_relation_owner(Oid relation)
 
 /*
  * The owner of the stream's log, which is the stream's owner.  Raises SS001
- * when the stream was dropped meanwhile.
+ * when the stream was dropped meanwhile, 55000 when its log is missing.
  */
 Oid
 access_stream_owner(const Stream *stream)
@@ -136,8 +161,15 @@ access_stream_owner(const Stream *stream)
 	Oid			owner = access_relation_owner(stream->log_oid);
 
 	if (!OidIsValid(owner))
-		stream_raise_not_found(stream->name);
+		stream_raise_table_missing(stream);
 	return owner;
+}
+
+/* Set a setting until access_restore. */
+static void
+set_safely(const char *name, const char *value)
+{
+	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 }
 
 static void
@@ -147,9 +179,11 @@ become(Oid role, int context, AccessState *saved)
 	SetUserIdAndSecContext(role, saved->security_context | context);
 	saved->guc_nest_level = NewGUCNestLevel();
 	saved->creating_extension = creating_extension;
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
+	set_safely("search_path", "pg_catalog, pg_temp");
+
+	/* the caller must not say where and how they are stored */
+	set_safely("default_tablespace", "");
+	set_safely("default_table_access_method", "heap");
 }
 
 /*

@@ -20,6 +20,7 @@ extern void access_check_produce(const Stream *stream);
 extern void access_check_consume(const Stream *stream);
 extern void access_check_read(const Stream *stream);
 extern void access_check_owner(const Stream *stream);
+extern void access_check_drop_incomplete(const Stream *stream);
 extern bool access_is_visible(const Stream *stream);
 extern Oid	access_relation_owner(Oid relation);
 extern Oid	access_stream_owner(const Stream *stream);

@@ -164,8 +164,15 @@ typedef struct TakenSegment
 {
 	LeaseSegment *segment;
 	int32		takeovers;		/* this one included */
-	IdSet		returned;
+	int64		merged_to;		/* its members after this are not looked at */
 } TakenSegment;
+
+/* What was returned of messages that were taken over as often. */
+typedef struct Returned
+{
+	int32		takeovers;
+	IdSet		members;
+} Returned;
 
 /* A message of one. */
 typedef struct TakenMessage
@@ -196,7 +203,7 @@ prepare_taken(Claim *claim, List *segments)
 		id_set_remove_through(&segment->members, claim->stream.purged_through);
 		taken[i].segment = segment;
 		taken[i].takeovers = segment->takeovers + (segment->is_released ? 0 : 1);
-		id_set_init(&taken[i].returned);
+		taken[i].merged_to = PG_INT64_MAX;
 	}
 	return taken;
 }
@@ -219,8 +226,10 @@ merge_taken(Claim *claim, TakenSegment *taken, int taken_count, int64 *count)
 	for (int i = 0; i < taken_count; i++)
 	{
 		const IdSet *members = &taken[i].segment->members;
-		int64		left = claim->messages_left;
+		int64		left = Min(id_set_count(members), claim->messages_left);
 
+		if (left < id_set_count(members))
+			taken[i].merged_to = id_set_nth(members, left - 1);
 		for (int run = 0; run < members->run_count; run++)
 		{
 			for (int64 n = 0; n < members->runs[run].count && left > 0; n++, left--)
@@ -234,12 +243,32 @@ merge_taken(Claim *claim, TakenSegment *taken, int taken_count, int64 *count)
 	return messages;
 }
 
+/* The messages returned that were taken over so often, in a list of these. */
+static Returned *
+find_returned(List **list, int32 takeovers)
+{
+	Returned   *returned;
+	ListCell   *cell;
+
+	foreach(cell, *list)
+	{
+		returned = lfirst(cell);
+		if (returned->takeovers == takeovers)
+			return returned;
+	}
+	returned = palloc(sizeof(Returned));
+	returned->takeovers = takeovers;
+	id_set_init(&returned->members);
+	*list = lappend(*list, returned);
+	return returned;
+}
+
 /*
  * Return messages that were taken over, as long as there is room; says up to
  * which id this is done.  Messages that have left the log are passed over.
  */
 static int64
-return_taken(Claim *claim, const TakenMessage *messages, int64 count, Snapshot snapshot)
+return_taken(Claim *claim, const TakenMessage *messages, int64 count, Snapshot snapshot, List **returned)
 {
 	LogScan    *scan = NULL;
 	int64		done_to = 0;
@@ -256,10 +285,10 @@ return_taken(Claim *claim, const TakenMessage *messages, int64 count, Snapshot s
 		while (has_room(claim) && message_log_scan_next(scan))
 		{
 			int64		id = message_log_scan_id(scan);
-			TakenSegment *owner = messages[first + (id - messages[first].id)].owner;
+			int32		takeovers = messages[first + (id - messages[first].id)].owner->takeovers;
 
-			return_message(claim, scan, owner->takeovers);
-			id_set_append(&owner->returned, id);
+			return_message(claim, scan, takeovers);
+			id_set_append(&find_returned(returned, takeovers)->members, id);
 			if (!has_room(claim))
 				done_to = id;
 		}
@@ -285,6 +314,8 @@ return_expired(Claim *claim)
 	Snapshot	snapshot;
 	int64		count;
 	int64		done_to;
+	List	   *returned = NIL;
+	ListCell   *cell;
 
 	if (segments == NIL)
 		return;
@@ -292,15 +323,16 @@ return_expired(Claim *claim)
 	taken = prepare_taken(claim, segments);
 	messages = merge_taken(claim, taken, list_length(segments), &count);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	done_to = return_taken(claim, messages, count, snapshot);
+	done_to = return_taken(claim, messages, count, snapshot, &returned);
 	UnregisterSnapshot(snapshot);
 
+	foreach(cell, returned)
+		lease_messages(claim, &((Returned *) lfirst(cell))->members, ((Returned *) lfirst(cell))->takeovers);
 	for (int i = 0; i < list_length(segments); i++)
 	{
 		LeaseSegment *segment = taken[i].segment;
 
-		lease_messages(claim, &taken[i].returned, taken[i].takeovers);
-		id_set_remove_through(&segment->members, done_to);
+		id_set_remove_through(&segment->members, Min(done_to, taken[i].merged_to));
 		if (segment->members.run_count > 0)
 			lease_put_back(&claim->leases, claim->group.group_id, &claim->cursor, segment);
 	}
@@ -477,14 +509,19 @@ read_cursor(Claim *claim)
 static void
 lock_group(Claim *claim, const char *stream_name, const char *group_name)
 {
+	int64		locked_group = 0;
+
 	for (;;)
 	{
 		stream_lookup(stream_name, &claim->stream);
 		access_check_consume(&claim->stream);
 		group_lookup(&claim->stream, group_name, &claim->group);
+		if (claim->group.group_id == locked_group)
+			return;
 		group_lock(&claim->group);
 		if (stream_is_current(&claim->stream))
 			return;
+		locked_group = claim->group.group_id;
 	}
 }
 
@@ -505,7 +542,7 @@ make_claim(Claim *claim, const char *stream_name, const char *group_name)
 	claim->expires_at = duration_add(claim->now, claim->lease_us);
 	claim->claim_id = lease_draw_claim_id();
 	if (!id_sequence_last(claim->stream.sequence_oid, &claim->last_id))
-		stream_raise_not_found(stream_name);
+		stream_raise_table_missing(&claim->stream);
 	lease_open(&claim->stream, &claim->leases);
 	read_cursor(claim);
 	return_expired(claim);

@@ -14,6 +14,7 @@
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "utils/guc.h"
 #include "utils/rel.h"
 
 #if PG_VERSION_NUM < 150000
@@ -87,6 +88,15 @@ compat_vxid_proc(const VirtualTransactionId *vxid)
 	return vxid->procNumber == INVALID_PROC_NUMBER ? NULL : ProcNumberGetProc(vxid->procNumber);
 #else
 	return vxid->backendId == InvalidBackendId ? NULL : BackendIdGetProc(vxid->backendId);
+#endif
+}
+
+/* Let a background worker's transactions last as long as they need. */
+static inline void
+compat_set_no_transaction_timeout(void)
+{
+#if PG_VERSION_NUM >= 170000
+	SetConfigOption("transaction_timeout", "0", PGC_USERSET, PGC_S_OVERRIDE);
 #endif
 }
 

@@ -169,6 +169,8 @@ config_reset_values(ArrayType *names, const ConfigSetting *settings, int count, 
 	int			element_count;
 	bool	   *is_reset = palloc0(sizeof(bool) * count);
 
+	if (ARR_NDIM(names) > 1)
+		argument_raise_invalid("reset", _("It must have one dimension."));
 	deconstruct_array(names, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &element_count);
 	for (int i = 0; i < element_count; i++)
 	{

@@ -35,7 +35,6 @@
 #define Anum_cursor_fence_database	10
 #define Anum_cursor_last_claim_at	11
 #define CURSOR_COLUMNS				11
-#define CURSOR_INDEXES				1
 
 static const Oid cursor_column_types[CURSOR_COLUMNS] = {
 	INT8OID, INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8ARRAYOID,
@@ -46,8 +45,8 @@ static const Oid cursor_column_types[CURSOR_COLUMNS] = {
 static void
 open_table(const Stream *stream, StateTable *table)
 {
-	if (!state_table_open(table, stream->cursor_oid, cursor_column_types, CURSOR_COLUMNS, CURSOR_INDEXES))
-		stream_raise_not_found(stream->name);
+	if (!state_table_open(table, stream->cursor_oid, cursor_column_types, CURSOR_COLUMNS))
+		stream_raise_table_missing(stream);
 }
 
 /* Make an array of 8-byte values that are passed by value. */
@@ -96,13 +95,13 @@ fill_row(int64 group_id, const GroupCursor *cursor, Datum *values, bool *isnull)
 
 /* Fill a cursor from a row; allocates the holders in the current context. */
 static void
-fill_cursor(GroupCursor *cursor, HeapTuple tuple, TupleDesc desc)
+fill_cursor(GroupCursor *cursor, StateTable *table, HeapTuple tuple)
 {
 	Datum		values[CURSOR_COLUMNS];
 	bool		isnull[CURSOR_COLUMNS];
 	Datum	   *elements;
 
-	heap_deform_tuple(tuple, desc, values, isnull);
+	state_table_read_row(table, tuple, values, isnull);
 	memset(cursor, 0, sizeof(GroupCursor));
 	cursor->tid = tuple->t_self;
 	cursor->version = DatumGetInt64(values[Anum_cursor_version - 1]);
@@ -173,7 +172,7 @@ find_version(StateTable *table, int64 group_id, int64 from_version, Snapshot sna
 	tuple = state_scan_next(&scan, BackwardScanDirection);
 	found = HeapTupleIsValid(tuple);
 	if (found)
-		fill_cursor(cursor, tuple, RelationGetDescr(table->rel));
+		fill_cursor(cursor, table, tuple);
 	state_scan_end(&scan);
 	return found;
 }
@@ -188,8 +187,10 @@ cursor_read(const Stream *stream, int64 group_id, Snapshot snapshot, GroupCursor
 	StateTable	table;
 	bool		found;
 
+	if (!state_table_open_to_read(&table, stream->cursor_oid, cursor_column_types, CURSOR_COLUMNS))
+		return false;
+
 	/* what was seen may have been rolled back, or lie before a restore */
-	open_table(stream, &table);
 	found = (seen_group_id == group_id && find_version(&table, group_id, seen_version, snapshot, cursor)) ||
 		find_version(&table, group_id, 0, snapshot, cursor);
 	state_table_close(&table);

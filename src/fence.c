@@ -4,9 +4,9 @@
  *
  * A sequence hands out ids in one order and transactions commit in another, so
  * a hole in the visible ids may be a message that is still to commit.  Whoever
- * draws ids is inside of the fence: it has a transaction id and holds ROW
- * EXCLUSIVE on the stream's sequence until its top transaction ends, in that
- * order.  A reader therefore
+ * draws ids is inside of the fence: it has a transaction id and holds the
+ * fence's lock until its top transaction ends, in that order.  A reader
+ * therefore
  *
  *	1. reads the last id drawn,
  *	2. lists the transactions inside of the fence,
@@ -17,9 +17,12 @@
  * visible before it gives up its locks, so one that left before step 2 is
  * visible in step 3.
  *
- * Holders without a transaction id (somebody who called currval) have drawn
- * nothing that can commit.  The list is remembered by full transaction ids: a
- * prepared transaction has another virtual id after a restart.
+ * The lock is ROW EXCLUSIVE on a relation that does not exist: its oid is that
+ * of the row type of the log.  So it takes the fast path, no command of anybody
+ * can take it (nextval and currval lock a sequence for whoever names it, with
+ * rights or without), and nothing that locks the log or the sequence is taken
+ * for a producer.  The list is remembered by full transaction ids: a prepared
+ * transaction has another virtual id after a restart.
  */
 #include "postgres.h"
 
@@ -28,6 +31,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
@@ -57,8 +61,18 @@ fence_enter(const Stream *stream)
 
 	(void) GetTopTransactionId();
 	CurrentResourceOwner = TopTransactionResourceOwner;
-	LockRelationOid(stream->sequence_oid, RowExclusiveLock);
+	LockRelationOid(stream->fence_oid, RowExclusiveLock);
 	CurrentResourceOwner = old;
+}
+
+/*
+ * Wait until no producer of the stream is open, and let none in until the
+ * transaction ends.
+ */
+void
+fence_close(const Stream *stream)
+{
+	LockRelationOid(stream->fence_oid, ExclusiveLock);
 }
 
 /* Has the current transaction produced to the stream? */
@@ -67,7 +81,7 @@ fence_is_inside(const Stream *stream)
 {
 	LOCKTAG		tag;
 
-	SET_LOCKTAG_RELATION(tag, MyDatabaseId, stream->sequence_oid);
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, stream->fence_oid);
 	return compat_lock_held_by_me(&tag, RowExclusiveLock);
 }
 
@@ -108,9 +122,11 @@ add_holders_of_vxid(FenceMemory *memory, const VirtualTransactionId *vxid)
 			add_holder(memory, proc->xid);
 	}
 
+	pg_read_barrier();
+
 	for (int i = 0; i < max_prepared_xacts; i++)
 	{
-		proc = &ProcGlobal->allProcs[MaxBackends + NUM_AUXILIARY_PROCS + i];
+		proc = &PreparedXactProcs[i];
 		GET_VXID_FROM_PGPROC(other, *proc);
 		if (VirtualTransactionIdEquals(other, *vxid))
 			add_holder(memory, proc->xid);
@@ -129,7 +145,7 @@ fence_list_holders(const Stream *stream, FenceMemory *memory)
 	VirtualTransactionId *vxids;
 	int			count;
 
-	SET_LOCKTAG_RELATION(tag, MyDatabaseId, stream->sequence_oid);
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, stream->fence_oid);
 	vxids = GetLockConflicts(&tag, ShareLock, &count);
 
 	/* several prepared transactions may share a virtual id after a restart */

@@ -24,6 +24,7 @@ typedef struct FenceMemory
 } FenceMemory;
 
 extern void fence_enter(const Stream *stream);
+extern void fence_close(const Stream *stream);
 extern bool fence_is_inside(const Stream *stream);
 extern bool fence_memory_is_valid(const FenceMemory *memory);
 extern bool fence_memory_has_ended(const FenceMemory *memory);

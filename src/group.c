@@ -170,7 +170,7 @@ group_lookup(const Stream *stream, const char *name, ConsumerGroup *group)
 	if (!group_lookup_if_exists(stream, name, group))
 		ereport(ERROR,
 				(errcode(ERRCODE_GROUP_NOT_FOUND),
-				 errmsg("consumer group \"%s\" of stream \"%s\" does not exist", name, stream->name),
+				 errmsg("consumer group \"%s\" of stream \"%s\" does not exist", stream_clip_name(name), stream->name),
 				 errhint("Create it with sqlstreams.create_group().")));
 }
 

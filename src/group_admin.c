@@ -364,8 +364,9 @@ drop_group(const char *stream_name, const char *name, bool if_exists)
 	config_lock_stream(stream_name, &stream);
 	group_lookup(&stream, name, &group);
 
-	/* claims that are open end first */
+	/* claims that are open end first; those of the running command go, too */
 	group_lock(&group);
+	CommandCounterIncrement();
 	PushActiveSnapshot(GetLatestSnapshot());
 	delete_leases(&stream, group.group_id);
 	PopActiveSnapshot();

@@ -5,8 +5,7 @@
  *
  * The sequence is an ordinary one, so that pg_dump, psql and WAL replay know
  * it.  It is read and written here because nextval cannot draw several ids at
- * once, caches, and because reading last_value by SQL takes the very lock that
- * marks a producer (fence.c).
+ * once and caches what it draws.
  */
 #include "postgres.h"
 
@@ -74,13 +73,12 @@ log_row(Relation rel, Buffer buffer, Form_pg_sequence_data row, HeapTupleData *t
 /*
  * Draw ids for a stream and set *first to the lowest; the others follow it
  * without a gap.  The caller is inside of the stream's fence, so that it has a
- * transaction id and a lock on the sequence.  Returns false when the sequence
- * does not exist any more.
+ * transaction id.  Returns false when the sequence does not exist any more.
  */
 bool
 id_sequence_draw(const Stream *stream, int64 count, int64 *first)
 {
-	Relation	rel = try_relation_open(stream->sequence_oid, NoLock);
+	Relation	rel = try_relation_open(stream->sequence_oid, RowExclusiveLock);
 	Buffer		buffer;
 	HeapTupleData tuple;
 	Form_pg_sequence_data row;
@@ -111,11 +109,14 @@ id_sequence_draw(const Stream *stream, int64 count, int64 *first)
 		log_row(rel, buffer, row, &tuple);
 	}
 	row->last_value = last;
-	row->log_cnt = must_log ? IDS_LOGGED_AHEAD : row->log_cnt - count;
+	if (!RelationNeedsWAL(rel))
+		row->log_cnt = 0;		/* nothing is logged ahead */
+	else
+		row->log_cnt = must_log ? IDS_LOGGED_AHEAD : row->log_cnt - count;
 	END_CRIT_SECTION();
 
 	UnlockReleaseBuffer(buffer);
-	relation_close(rel, NoLock);
+	relation_close(rel, RowExclusiveLock);
 	return true;
 }
 

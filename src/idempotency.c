@@ -13,6 +13,7 @@
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -27,7 +28,6 @@
 #define Anum_idempotency_key			1
 #define Anum_idempotency_created_at		2
 #define IDEMPOTENCY_COLUMNS				2
-#define IDEMPOTENCY_INDEXES				1
 
 static const Oid idempotency_column_types[IDEMPOTENCY_COLUMNS] = {
 	TEXTOID, TIMESTAMPTZOID
@@ -102,7 +102,9 @@ idempotency_claim_keys(const Stream *stream, IdempotencyKey *keys, int count)
 	StateTable	table;
 	TimestampTz now = GetCurrentTimestamp();
 
-	if (!state_table_open(&table, stream->idempotency_oid, idempotency_column_types, IDEMPOTENCY_COLUMNS, IDEMPOTENCY_INDEXES))
+	/* a key that the running command took can be replaced, too */
+	CommandCounterIncrement();
+	if (!state_table_open(&table, stream->idempotency_oid, idempotency_column_types, IDEMPOTENCY_COLUMNS))
 		return false;
 	qsort(keys, count, sizeof(IdempotencyKey), compare_keys);
 	for (int i = 0; i < count; i++)

@@ -182,7 +182,8 @@ read_unresolved(const ShownGroup *group, int64 *lowest, int64 *leased)
 
 	*lowest = 0;
 	*leased = 0;
-	lease_open(&group->stream, &tables);
+	if (!lease_open_to_read(&group->stream, &tables))
+		return;
 	foreach(cell, lease_load_group(&tables, group->group_id, GetActiveSnapshot()))
 	{
 		LeaseSegment *segment = lfirst(cell);
@@ -209,17 +210,20 @@ read_claim_holders(GroupView *view)
 	Datum		values[] = {ObjectIdGetDatum(MyDatabaseId),
 	ObjectIdGetDatum(stream_config_table_oid("consumer_group"))};
 
-	view->claim_holders = inspect_query("SELECT objid, objsubid, pid FROM pg_catalog.pg_locks"
+	view->claim_holders = inspect_query("SELECT objid, objsubid, COALESCE(pid, 0) FROM pg_catalog.pg_locks"
 										" WHERE locktype OPERATOR(pg_catalog.=) 'object'"
 										" AND database OPERATOR(pg_catalog.=) $1"
 										" AND classid OPERATOR(pg_catalog.=) $2"
-										" AND granted AND pid IS NOT NULL",
+										" AND granted",
 										lengthof(types), types, values, &view->claim_holder_count);
 }
 
-/* The process that has the group's lock, or 0. */
-static int32
-find_claim_holder(const GroupView *view, int64 group_id)
+/*
+ * Set *pid to the process that has the group's lock, 0 for a prepared
+ * transaction as in pg_blocking_pids; false when nobody has it.
+ */
+static bool
+find_claim_holder(const GroupView *view, int64 group_id, int32 *pid)
 {
 	TupleDesc	desc = view->claim_holders->tupdesc;
 	bool		is_null;
@@ -230,9 +234,12 @@ find_claim_holder(const GroupView *view, int64 group_id)
 
 		if (DatumGetObjectId(SPI_getbinval(row, desc, 1, &is_null)) == (uint32) group_id &&
 			(uint16) DatumGetInt16(SPI_getbinval(row, desc, 2, &is_null)) == (uint16) (group_id >> 32))
-			return DatumGetInt32(SPI_getbinval(row, desc, 3, &is_null));
+		{
+			*pid = DatumGetInt32(SPI_getbinval(row, desc, 3, &is_null));
+			return true;
+		}
 	}
-	return 0;
+	return false;
 }
 
 /* The holders of a fence memory that are still in progress, as an array of xid. */
@@ -383,7 +390,7 @@ put_group(GroupView *view, const ShownGroup *group)
 	Datum		values[GROUP_COLUMNS] = {0};
 	bool		nulls[GROUP_COLUMNS] = {0};
 	GroupCursor cursor;
-	int32		holder;
+	int32		holder = 0;
 
 	if (!cursor_read(&group->stream, group->group_id, GetActiveSnapshot(), &cursor) ||
 		!read_heads(view, &group->stream))
@@ -402,9 +409,8 @@ put_group(GroupView *view, const ShownGroup *group)
 
 	values[GROUP_LAST_CLAIM_AT] = TimestampTzGetDatum(cursor.last_claim_at);
 	nulls[GROUP_LAST_CLAIM_AT] = cursor.last_claim_at == 0;
-	holder = find_claim_holder(view, group->group_id);
+	nulls[GROUP_CLAIM_HELD_BY] = !find_claim_holder(view, group->group_id, &holder);
 	values[GROUP_CLAIM_HELD_BY] = Int32GetDatum(holder);
-	nulls[GROUP_CLAIM_HELD_BY] = holder == 0;
 	tuplestore_putvalues(view->result->setResult, view->result->setDesc, values, nulls);
 }
 
@@ -459,7 +465,8 @@ put_leases_of_group(GroupView *view, const ShownGroup *group)
 	int64		unresolved = 0;
 	int32		takeovers = 0;
 
-	lease_open(&group->stream, &tables);
+	if (!lease_open_to_read(&group->stream, &tables))
+		return;
 	foreach(cell, lease_load_group(&tables, group->group_id, GetActiveSnapshot()))
 	{
 		LeaseSegment *segment = lfirst(cell);

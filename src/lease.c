@@ -26,6 +26,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
@@ -48,7 +49,6 @@
 #define Anum_lease_members		11
 #define Anum_lease_consumer		12
 #define LEASE_COLUMNS			12
-#define LEASE_INDEXES			2
 
 static const Oid lease_column_types[LEASE_COLUMNS] = {
 	INT8OID, INT8OID, INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID,
@@ -58,7 +58,6 @@ static const Oid lease_column_types[LEASE_COLUMNS] = {
 #define Anum_resolved_claim_id		1
 #define Anum_resolved_message_id	2
 #define RESOLVED_COLUMNS			2
-#define RESOLVED_INDEXES			1
 
 static const Oid resolved_column_types[RESOLVED_COLUMNS] = {
 	INT8OID, INT8OID
@@ -81,13 +80,16 @@ static const Oid resolved_column_types[RESOLVED_COLUMNS] = {
 /* How often leases that were stepped over are looked at again. */
 #define RECHECK_INTERVAL_US (1000 * 1000)
 
-/* Open the tables.  Raises SS001 when the stream was dropped meanwhile. */
+/*
+ * Open the tables.  Raises SS001 when the stream was dropped meanwhile, 55000
+ * when they are missing or were altered.
+ */
 void
 lease_open(const Stream *stream, LeaseTables *tables)
 {
-	if (!state_table_open(&tables->leases, stream->lease_oid, lease_column_types, LEASE_COLUMNS, LEASE_INDEXES) ||
-		!state_table_open(&tables->resolved, stream->resolved_oid, resolved_column_types, RESOLVED_COLUMNS, RESOLVED_INDEXES))
-		stream_raise_not_found(stream->name);
+	if (!state_table_open(&tables->leases, stream->lease_oid, lease_column_types, LEASE_COLUMNS) ||
+		!state_table_open(&tables->resolved, stream->resolved_oid, resolved_column_types, RESOLVED_COLUMNS))
+		stream_raise_table_missing(stream);
 }
 
 /* Close the tables; their locks stay until the transaction ends. */
@@ -96,6 +98,32 @@ lease_close(LeaseTables *tables)
 {
 	state_table_close(&tables->leases);
 	state_table_close(&tables->resolved);
+}
+
+/*
+ * Open the tables for reading; false when they do not exist, or are not as they
+ * were made.
+ */
+bool
+lease_open_to_read(const Stream *stream, LeaseTables *tables)
+{
+	if (!state_table_open_to_read(&tables->leases, stream->lease_oid, lease_column_types, LEASE_COLUMNS))
+		return false;
+	if (state_table_open_to_read(&tables->resolved, stream->resolved_oid, resolved_column_types, RESOLVED_COLUMNS))
+		return true;
+	state_table_close(&tables->leases);
+	return false;
+}
+
+/* The index by which leases are found by their end. */
+static Oid
+find_expiry_index(LeaseTables *tables)
+{
+	static const AttrNumber columns[] = {
+		Anum_lease_group_id, Anum_lease_expires_at, Anum_lease_claim_id, Anum_lease_segment
+	};
+
+	return state_table_index_on(&tables->leases, columns, lengthof(columns));
 }
 
 /* A new claim id, which nobody can guess and nothing brings back. */
@@ -153,13 +181,13 @@ lease_delete(LeaseTables *tables, LeaseSegment *segment, bool wait)
 
 /* Make a segment of a row, in the current memory context. */
 static LeaseSegment *
-make_segment(HeapTuple tuple, TupleDesc desc)
+make_segment(LeaseTables *tables, HeapTuple tuple)
 {
 	LeaseSegment *segment = palloc0(sizeof(LeaseSegment));
 	Datum		values[LEASE_COLUMNS];
 	bool		isnull[LEASE_COLUMNS];
 
-	heap_deform_tuple(tuple, desc, values, isnull);
+	state_table_read_row(&tables->leases, tuple, values, isnull);
 	segment->tid = tuple->t_self;
 	segment->claim_id = DatumGetInt64(values[Anum_lease_claim_id - 1]);
 	segment->segment = DatumGetInt32(values[Anum_lease_segment - 1]);
@@ -192,7 +220,7 @@ lease_load_claim(LeaseTables *tables, int64 group_id, int64 claim_id, Snapshot s
 		bool		isnull;
 
 		if (DatumGetInt64(heap_getattr(tuple, Anum_lease_group_id, desc, &isnull)) == group_id)
-			segments = lappend(segments, make_segment(tuple, desc));
+			segments = lappend(segments, make_segment(tables, tuple));
 	}
 	state_scan_end(&scan);
 	return segments;
@@ -211,10 +239,10 @@ lease_load_group(LeaseTables *tables, int64 group_id, Snapshot snapshot)
 	List	   *segments = NIL;
 
 	ScanKeyInit(&key, Anum_lease_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
-	state_scan_begin(&scan, &tables->leases, state_table_index_on(&tables->leases, Anum_lease_group_id),
+	state_scan_begin(&scan, &tables->leases, find_expiry_index(tables),
 					 snapshot, 1, &key);
 	while ((tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
-		segments = lappend(segments, make_segment(tuple, RelationGetDescr(tables->leases.rel)));
+		segments = lappend(segments, make_segment(tables, tuple));
 	state_scan_end(&scan);
 	return segments;
 }
@@ -367,56 +395,79 @@ typedef enum TakeResult
 	TAKE_CHANGED				/* its holder changed it a moment ago */
 } TakeResult;
 
-/*
- * Take over an expired claim, unless somebody is at it: add its segments, less
- * what is resolved, to *taken.
- */
-static TakeResult
-take_claim(LeaseTables *tables, int64 group_id, int64 claim_id, TimestampTz now, List **taken)
+/* The taking over of expired leases by one claim. */
+typedef struct LeaseTake
+{
+	LeaseTables *tables;
+	int64		group_id;
+	GroupCursor *cursor;
+	TimestampTz now;
+	int64		max_messages;
+	List	   *segments;		/* what was taken, less what is resolved */
+	int64		message_count;	/* of these */
+} LeaseTake;
+
+static bool
+is_enough(const LeaseTake *take)
+{
+	return take->message_count >= take->max_messages;
+}
+
+/* Add segments, which are gone from the table, without what is resolved. */
+static void
+add_segments(LeaseTake *take, List *segments, int64 claim_id)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	List	   *segments = lease_load_claim(tables, group_id, claim_id, snapshot);
 	ListCell   *cell;
-	int64	   *resolved;
 	int64		resolved_count;
+	int64	   *resolved = lease_load_resolved(take->tables, claim_id, snapshot, &resolved_count);
 
-	UnregisterSnapshot(snapshot);
-	if (segments == NIL)
-		return TAKE_DONE;
-	if (((LeaseSegment *) linitial(segments))->expires_at > now)
-		return TAKE_CHANGED;
-
-	foreach(cell, segments)
-	{
-		switch (lease_delete(tables, lfirst(cell), false))
-		{
-			case TM_Ok:
-				break;
-			case TM_BeingModified:
-				if (cell == list_head(segments))
-					return TAKE_BUSY;
-				/* FALLTHROUGH */
-			default:
-				if (cell == list_head(segments))
-					return TAKE_CHANGED;
-				elog(ERROR, "claim " INT64_FORMAT " was changed without its anchor", claim_id);
-		}
-	}
-
-	/* only now can nobody resolve a message of it any more */
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	resolved = lease_load_resolved(tables, claim_id, snapshot, &resolved_count);
 	UnregisterSnapshot(snapshot);
 	foreach(cell, segments)
 	{
 		LeaseSegment *segment = lfirst(cell);
 
-		id_set_subtract(&segment->members, resolved, resolved_count);
-		if (segment->members.run_count > 0)
-			*taken = lappend(*taken, segment);
+		if (resolved_count > 0)
+			id_set_subtract(&segment->members, resolved, resolved_count);
+		if (segment->members.run_count == 0)
+			continue;
+		take->segments = lappend(take->segments, segment);
+		take->message_count += id_set_count(&segment->members);
 	}
 	if (resolved_count > 0)
-		lease_delete_resolved(tables, claim_id);
+		lease_delete_resolved(take->tables, claim_id);
+	pfree(resolved);
+}
+
+/*
+ * Take over an expired claim, unless somebody is at it.  Otherwise *ends_at is
+ * when its lease ends.
+ */
+static TakeResult
+take_claim(LeaseTake *take, int64 claim_id, TimestampTz *ends_at)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	List	   *segments = lease_load_claim(take->tables, take->group_id, claim_id, snapshot);
+	LeaseSegment *anchor;
+	ListCell   *cell;
+	TM_Result	result;
+
+	UnregisterSnapshot(snapshot);
+	if (segments == NIL)
+		return TAKE_DONE;
+	anchor = linitial(segments);
+	*ends_at = anchor->expires_at;
+	if (anchor->expires_at > take->now)
+		return TAKE_CHANGED;
+
+	result = lease_delete(take->tables, anchor, false);
+	if (result != TM_Ok)
+		return result == TM_BeingModified ? TAKE_BUSY : TAKE_CHANGED;
+	for_each_from(cell, segments, 1)
+		(void) lease_delete(take->tables, lfirst(cell), true);
+
+	/* only now can nobody resolve a message of it any more */
+	add_segments(take, segments, claim_id);
 	return TAKE_DONE;
 }
 
@@ -431,34 +482,26 @@ is_stepped_over(const GroupCursor *cursor, int64 claim_id)
 	return false;
 }
 
-static int64
-count_messages(List *segments)
-{
-	int64		count = 0;
-	ListCell   *cell;
-
-	foreach(cell, segments)
-		count += id_set_count(&((LeaseSegment *) lfirst(cell))->members);
-	return count;
-}
-
 /* Look again at the leases that were stepped over, and keep those still busy. */
 static void
-recheck_stepped_over(LeaseTables *tables, int64 group_id, GroupCursor *cursor,
-					 TimestampTz now, int64 max_messages, List **taken)
+recheck_stepped_over(LeaseTake *take)
 {
+	GroupCursor *cursor = take->cursor;
 	int			kept = 0;
 
 	for (int i = 0; i < cursor->stepped_over_count; i++)
 	{
 		int64		claim_id = cursor->stepped_over[i];
+		TimestampTz ends_at;
+		TakeResult	result = is_enough(take) ? TAKE_BUSY : take_claim(take, claim_id, &ends_at);
 
-		if (count_messages(*taken) >= max_messages ||
-			take_claim(tables, group_id, claim_id, now, taken) != TAKE_DONE)
+		/* one that was extended is found by its new end, if the scan will get there */
+		if (result == TAKE_BUSY ||
+			(result == TAKE_CHANGED && ends_at < cursor->lease_scan_from))
 			cursor->stepped_over[kept++] = claim_id;
 	}
 	cursor->stepped_over_count = kept;
-	cursor->recheck_at = now + RECHECK_INTERVAL_US;
+	cursor->recheck_at = take->now + RECHECK_INTERVAL_US;
 }
 
 /*
@@ -466,12 +509,14 @@ recheck_stepped_over(LeaseTables *tables, int64 group_id, GroupCursor *cursor,
  * scan's point may move past it.
  */
 static bool
-take_met_claim(LeaseTables *tables, int64 group_id, int64 claim_id, GroupCursor *cursor,
-			   TimestampTz now, List **taken)
+take_met_claim(LeaseTake *take, int64 claim_id)
 {
+	GroupCursor *cursor = take->cursor;
+	TimestampTz ends_at;
+
 	if (is_stepped_over(cursor, claim_id))
 		return true;
-	switch (take_claim(tables, group_id, claim_id, now, taken))
+	switch (take_claim(take, claim_id, &ends_at))
 	{
 		case TAKE_DONE:
 			return true;
@@ -479,7 +524,7 @@ take_met_claim(LeaseTables *tables, int64 group_id, int64 claim_id, GroupCursor 
 			if (cursor->stepped_over_count == CURSOR_MAX_STEPPED_OVER)
 				return false;
 			if (cursor->stepped_over_count == 0)
-				cursor->recheck_at = now + RECHECK_INTERVAL_US;
+				cursor->recheck_at = take->now + RECHECK_INTERVAL_US;
 			cursor->stepped_over[cursor->stepped_over_count++] = claim_id;
 			return true;
 		case TAKE_CHANGED:
@@ -488,42 +533,57 @@ take_met_claim(LeaseTables *tables, int64 group_id, int64 claim_id, GroupCursor 
 	return false;
 }
 
-/* Take over expired leases in the order of their ends, and move the point. */
+/* Begin to read the group's leases that end from the cursor's point to a time. */
 static void
-scan_expired(LeaseTables *tables, int64 group_id, GroupCursor *cursor,
-			 TimestampTz now, TimestampTz ahead, int64 max_messages, List **taken)
+begin_expiry_scan(StateScan *scan, const LeaseTake *take, TimestampTz to, Snapshot snapshot)
+{
+	ScanKeyData keys[3];
+
+	ScanKeyInit(&keys[0], Anum_lease_group_id, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(take->group_id));
+	ScanKeyInit(&keys[1], Anum_lease_expires_at, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE,
+				TimestampTzGetDatum(take->cursor->lease_scan_from));
+	ScanKeyInit(&keys[2], Anum_lease_expires_at, BTLessStrategyNumber, F_TIMESTAMPTZ_LT,
+				TimestampTzGetDatum(to));
+	state_scan_begin(scan, &take->tables->leases, find_expiry_index(take->tables), snapshot, 3, keys);
+}
+
+/*
+ * Take over expired leases in the order of their ends, and move the point;
+ * "ahead" is how far it may move.
+ */
+static void
+scan_expired(LeaseTake *take, TimestampTz ahead)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TupleDesc	desc = RelationGetDescr(tables->leases.rel);
+	TupleDesc	desc = RelationGetDescr(take->tables->leases.rel);
 	TimestampTz point = ahead;
-	ScanKeyData keys[3];
+	int64		met_claim_id = 0;	/* a claim's rows come one after the other */
 	StateScan	scan;
 	HeapTuple	tuple;
 
-	ScanKeyInit(&keys[0], Anum_lease_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
-	ScanKeyInit(&keys[1], Anum_lease_expires_at, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE,
-				TimestampTzGetDatum(cursor->lease_scan_from));
-	ScanKeyInit(&keys[2], Anum_lease_expires_at, BTLessStrategyNumber, F_TIMESTAMPTZ_LT,
-				TimestampTzGetDatum(ahead));
-	state_scan_begin(&scan, &tables->leases, state_table_index_on(&tables->leases, Anum_lease_group_id),
-					 snapshot, 3, keys);
+	begin_expiry_scan(&scan, take, ahead, snapshot);
 	while ((tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
 	{
 		bool		isnull;
 		TimestampTz expires_at = DatumGetTimestampTz(heap_getattr(tuple, Anum_lease_expires_at, desc, &isnull));
 		int64		claim_id = DatumGetInt64(heap_getattr(tuple, Anum_lease_claim_id, desc, &isnull));
 
-		if (expires_at > now || count_messages(*taken) >= max_messages)
+		if (claim_id == met_claim_id)
+			continue;
+		if (expires_at > take->now || is_enough(take))
 		{
 			point = Min(point, expires_at);
 			break;
 		}
-		if (!take_met_claim(tables, group_id, claim_id, cursor, now, taken))
+		if (!take_met_claim(take, claim_id))
 			point = Min(point, expires_at);
+		met_claim_id = claim_id;
+		CHECK_FOR_INTERRUPTS();
 	}
 	state_scan_end(&scan);
 	UnregisterSnapshot(snapshot);
-	cursor->lease_scan_from = point;
+	take->cursor->lease_scan_from = point;
 }
 
 /*
@@ -550,18 +610,19 @@ List *
 lease_take_expired(LeaseTables *tables, int64 group_id, GroupCursor *cursor, bool *cursor_changed,
 				   TimestampTz now, bool is_idle, int64 max_messages)
 {
-	TimestampTz ahead = now + (is_idle ? EXPIRY_LOOK_AHEAD_IDLE_US : EXPIRY_LOOK_AHEAD_US);
-	List	   *taken = NIL;
+	LeaseTake	take = {tables, group_id, cursor, now, max_messages, NIL, 0};
 
-	if (cursor->stepped_over_count > 0 && now >= cursor->recheck_at)
+	/* a time further ahead is from before the clock was set back */
+	if (cursor->stepped_over_count > 0 &&
+		(now >= cursor->recheck_at || cursor->recheck_at > now + RECHECK_INTERVAL_US))
 	{
-		recheck_stepped_over(tables, group_id, cursor, now, max_messages, &taken);
+		recheck_stepped_over(&take);
 		*cursor_changed = true;
 	}
-	if (now >= cursor->lease_scan_from && count_messages(taken) < max_messages)
+	if (now >= cursor->lease_scan_from && !is_enough(&take))
 	{
-		scan_expired(tables, group_id, cursor, now, ahead, max_messages, &taken);
+		scan_expired(&take, now + (is_idle ? EXPIRY_LOOK_AHEAD_IDLE_US : EXPIRY_LOOK_AHEAD_US));
 		*cursor_changed = true;
 	}
-	return taken;
+	return take.segments;
 }

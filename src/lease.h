@@ -37,6 +37,7 @@ typedef struct LeaseTables
 } LeaseTables;
 
 extern void lease_open(const Stream *stream, LeaseTables *tables);
+extern bool lease_open_to_read(const Stream *stream, LeaseTables *tables);
 extern void lease_close(LeaseTables *tables);
 extern int64 lease_draw_claim_id(void);
 extern void lease_insert(LeaseTables *tables, int64 group_id, const LeaseSegment *segment);

@@ -107,27 +107,28 @@ raise_unsupported(const Stream *stream, const char *what)
 			 errhint("Remove them from table \"sqlstreams.message_log_%lld\".", (long long) stream->stream_id)));
 }
 
-/* Has the partitioned table triggers that fire once for a statement? */
-static bool
-has_statement_triggers(Oid log_oid)
+/* Raise 0A000 if the log has rules, or triggers that fire once for a statement. */
+static void
+check_rules_and_triggers(const Stream *stream)
 {
-	Relation	rel = try_table_open(log_oid, AccessShareLock);
+	Relation	rel = try_table_open(stream->log_oid, AccessShareLock);
 	TriggerDesc *triggers;
-	bool		result;
 
 	if (rel == NULL)
-		return false;
+		stream_raise_table_missing(stream);
 	triggers = rel->trigdesc;
-	result = triggers != NULL && (triggers->trig_insert_before_statement ||
-								  triggers->trig_insert_after_statement ||
-								  triggers->trig_insert_new_table);
+	if (rel->rd_rules != NULL)
+		raise_unsupported(stream, "rules");
+	if (triggers != NULL && (triggers->trig_insert_before_statement ||
+							 triggers->trig_insert_after_statement ||
+							 triggers->trig_insert_new_table))
+		raise_unsupported(stream, "triggers for each statement");
 	table_close(rel, AccessShareLock);
-	return result;
 }
 
 /*
  * Raise 0A000 if the log has what only a query that names it would honour.
- * Looks at the partitioned table without locking it.
+ * Looks at the partitioned table without locking it, unless it may have such.
  */
 void
 message_log_check_access(const Stream *stream)
@@ -135,23 +136,32 @@ message_log_check_access(const Stream *stream)
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(stream->log_oid));
 	Form_pg_class form;
 	bool		has_row_security;
-	bool		has_rules;
-	bool		has_triggers;
+	bool		may_have_more;	/* these flags are set back by vacuum only */
 
 	if (!HeapTupleIsValid(tuple))
-		stream_raise_not_found(stream->name);
+		stream_raise_table_missing(stream);
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	has_row_security = form->relrowsecurity;
-	has_rules = form->relhasrules;
-	has_triggers = form->relhastriggers;
+	may_have_more = form->relhasrules || form->relhastriggers;
 	ReleaseSysCache(tuple);
 
 	if (has_row_security)
 		raise_unsupported(stream, "row-level security policies");
-	if (has_rules)
-		raise_unsupported(stream, "rules");
-	if (has_triggers && has_statement_triggers(stream->log_oid))
-		raise_unsupported(stream, "triggers for each statement");
+	if (may_have_more)
+		check_rules_and_triggers(stream);
+}
+
+/* Has the owner forbidden nulls in a column that may have some? */
+static bool
+has_added_not_null(TupleDesc desc)
+{
+	for (int i = 0; i < LOG_COLUMNS; i++)
+	{
+		if (TupleDescAttr(desc, i)->attnotnull &&
+			i != Anum_log_id - 1 && i != Anum_log_created_at - 1 && i != Anum_log_schema_version - 1)
+			return true;
+	}
+	return false;
 }
 
 /* Can rows go straight into the heap and the indexes? */
@@ -161,6 +171,7 @@ is_plain(Relation rel)
 	TupleDesc	desc = RelationGetDescr(rel);
 
 	return desc->natts == LOG_COLUMNS &&
+		!has_added_not_null(desc) &&
 		rel->trigdesc == NULL &&
 		(desc->constr == NULL || desc->constr->num_check == 0) &&
 		!compat_has_generated_column(desc);
@@ -225,24 +236,36 @@ append_many(ResultRelInfo *rri, EState *estate, LogMessage **messages, int count
 	FreeBulkInsertState(bulk);
 }
 
-/* Set the columns behind the log's own to their defaults. */
-static void
-fill_added_columns(Relation rel, TupleTableSlot *slot, EState *estate)
+/* The defaults of the columns behind the log's own, NULL where there is none. */
+static ExprState **
+prepare_added_columns(Relation rel, EState *estate)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
+	ExprState **defaults = palloc0(sizeof(ExprState *) * desc->natts);
 
 	for (int i = LOG_COLUMNS; i < desc->natts; i++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(desc, i);
 		Expr	   *expr = NULL;
 
-		slot->tts_values[i] = (Datum) 0;
-		slot->tts_isnull[i] = true;
 		if (!attribute->attisdropped && attribute->attgenerated == '\0')
 			expr = (Expr *) build_column_default(rel, i + 1);
 		if (expr != NULL)
-			slot->tts_values[i] = ExecEvalExpr(ExecPrepareExpr(expr, estate),
-											   GetPerTupleExprContext(estate),
+			defaults[i] = ExecPrepareExpr(expr, estate);
+	}
+	return defaults;
+}
+
+/* Set the columns behind the log's own. */
+static void
+fill_added_columns(TupleTableSlot *slot, EState *estate, ExprState **defaults)
+{
+	for (int i = LOG_COLUMNS; i < slot->tts_tupleDescriptor->natts; i++)
+	{
+		slot->tts_values[i] = (Datum) 0;
+		slot->tts_isnull[i] = true;
+		if (defaults[i] != NULL)
+			slot->tts_values[i] = ExecEvalExpr(defaults[i], GetPerTupleExprContext(estate),
 											   &slot->tts_isnull[i]);
 	}
 }
@@ -252,14 +275,13 @@ fill_added_columns(Relation rel, TupleTableSlot *slot, EState *estate)
  * may refuse the row: then its id is set to 0, as nothing is stored.
  */
 static void
-append_with_executor(ResultRelInfo *rri, EState *estate, LogMessage *message)
+append_with_executor(ResultRelInfo *rri, EState *estate, TupleTableSlot *slot,
+					 ExprState **defaults, LogMessage *message)
 {
-	Relation	rel = rri->ri_RelationDesc;
-	TupleTableSlot *slot = table_slot_create(rel, &estate->es_tupleTable);
 	bool		isnull;
 
 	store_message(slot, message);
-	fill_added_columns(rel, slot, estate);
+	fill_added_columns(slot, estate, defaults);
 	ExecStoreVirtualTuple(slot);
 	ItemPointerSetInvalid(&slot->tts_tid);
 
@@ -270,19 +292,28 @@ append_with_executor(ResultRelInfo *rri, EState *estate, LogMessage *message)
 	else if (DatumGetInt64(slot_getattr(slot, Anum_log_id, &isnull)) != message->id)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("a trigger on table \"%s\" changed a message id", RelationGetRelationName(rel))));
+				 errmsg("a trigger on table \"%s\" changed a message id", RelationGetRelationName(rri->ri_RelationDesc))));
+	ResetPerTupleExprContext(estate);
 }
 
 /* Append to a partition that is not plain. */
 static void
 append_all_with_executor(ResultRelInfo *rri, EState *estate, LogMessage **messages, int count)
 {
+	TupleTableSlot *slot = table_slot_create(rri->ri_RelationDesc, &estate->es_tupleTable);
+	MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
+	ExprState **defaults = prepare_added_columns(rri->ri_RelationDesc, estate);
+
 	estate->es_output_cid = GetCurrentCommandId(true);
 	AfterTriggerBeginQuery();
 	for (int i = 0; i < count; i++)
-		append_with_executor(rri, estate, messages[i]);
+	{
+		append_with_executor(rri, estate, slot, defaults, messages[i]);
+		CHECK_FOR_INTERRUPTS();
+	}
 	AfterTriggerEndQuery(estate);
 	ExecCloseResultRelations(estate);
+	MemoryContextSwitchTo(old);
 	ExecResetTupleTable(estate->es_tupleTable, false);
 }
 
@@ -347,7 +378,8 @@ message_log_append(const Stream *stream, LogMessage **messages, int count)
 	{
 		int64		number = partition_number(stream, messages[done]->id);
 		int64		last_id = partition_last_id(stream, number);
-		Relation	rel = partition_maker_open(stream, number);
+		Relation	rel = partition_maker_open(stream, number,
+												   partition_number(stream, messages[count - 1]->id));
 		int			end = done + 1;
 
 		while (end < count && messages[end]->id <= last_id)

@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
@@ -40,10 +41,14 @@ static void
 push_interval(JsonbParseState **state, const char *key, Datum interval)
 {
 	JsonbValue	value;
+	int			style = IntervalStyle;
 
+	/* the same text for every session */
+	IntervalStyle = INTSTYLE_POSTGRES;
 	push_key(state, key);
 	value.type = jbvString;
 	value.val.string.val = DatumGetCString(DirectFunctionCall1(interval_out, interval));
+	IntervalStyle = style;
 	value.val.string.len = strlen(value.val.string.val);
 	pushJsonbValue(state, WJB_VALUE, &value);
 }

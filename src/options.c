@@ -17,6 +17,7 @@
 #include "arguments.h"
 #include "duration.h"
 #include "options.h"
+#include "stream.h"
 
 typedef enum OptionKind
 {
@@ -189,7 +190,7 @@ find_rule(const char *path, const JsonbValue *key, const OptionRules *known)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unrecognized key \"%s\" in argument \"%s\"",
-					pnstrdup(key->val.string.val, key->val.string.len), path),
+					stream_clip_name(pnstrdup(key->val.string.val, key->val.string.len)), path),
 			 errhint("The keys are %s.", known->known)));
 	return NULL;				/* keep the compiler quiet */
 }

@@ -31,6 +31,7 @@
 #include "utils/snapmgr.h"
 
 #include "access.h"
+#include "errors.h"
 #include "message_log.h"
 #include "partition.h"
 #include "storage.h"
@@ -199,6 +200,27 @@ number_in_name(const Stream *stream, const char *name)
 	return *end == '\0' && errno == 0 ? number : -1;
 }
 
+/* The number of a table that is attached to the log, or -1 if it has none. */
+static int64
+find_number(const Stream *stream, Oid oid, Snapshot snapshot)
+{
+	Relation	rel = table_open(RelationRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	int64		number = -1;
+
+	/* as in find_by_name, not by a syscache */
+	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(oid));
+	scan = systable_beginscan(rel, ClassOidIndexId, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		number = number_in_name(stream, NameStr(((Form_pg_class) GETSTRUCT(tuple))->relname));
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return number;
+}
+
 static int
 compare_partitions(const void *a, const void *b)
 {
@@ -226,8 +248,7 @@ list_partitions(const Stream *stream, Snapshot snapshot, StreamPartition **parti
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Oid			oid = ((Form_pg_inherits) GETSTRUCT(tuple))->inhrelid;
-		char	   *name = get_rel_name(oid);
-		int64		number = name != NULL ? number_in_name(stream, name) : -1;
+		int64		number = find_number(stream, oid, snapshot);
 
 		if (number < 0)
 			continue;
@@ -271,12 +292,12 @@ partition_find_next(const Stream *stream, int64 number, Snapshot snapshot, int64
 	return false;
 }
 
-/* Raise 55000 for a table that stands where a partition should be. */
+/* Raise SS005 for a table that stands where a partition should be. */
 static void
 raise_not_attached(const char *name)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			(errcode(ERRCODE_PARTITION_CREATION_BEHIND),
 			 errmsg("table \"%s\" is not a partition of its log", name),
 			 errhint("Attach it again, or drop it.")));
 }
@@ -300,6 +321,9 @@ partition_create(int64 stream_id, Oid log_oid, int64 partition_size, int64 numbe
 
 	if (!OidIsValid(owner))
 		return;
+
+	/* attaching takes this lock; whoever has it before us may have made it */
+	LockRelationOid(log_oid, ShareUpdateExclusiveLock);
 	stream.stream_id = stream_id;
 	stream.log_oid = log_oid;
 	stream.partition_size = partition_size;
@@ -315,8 +339,7 @@ partition_create(int64 stream_id, Oid log_oid, int64 partition_size, int64 numbe
 	access_become_extension(&saved);
 	storage_execute(psprintf("CREATE TABLE sqlstreams.%s (LIKE sqlstreams.%s INCLUDING DEFAULTS INCLUDING CONSTRAINTS"
 							 " INCLUDING GENERATED INCLUDING STORAGE INCLUDING COMPRESSION)", name, log));
-	storage_execute(psprintf("ALTER TABLE sqlstreams.%s OWNER TO %s", name,
-							 quote_identifier(GetUserNameFromId(owner, false))));
+	storage_hand_to_owner("TABLE", name, owner);
 	access_restore(&saved);
 
 	access_become_owner(owner, &saved);

@@ -9,10 +9,12 @@
  *
  *		partition missing -> lock "making" of the stream -> still missing?
  *			-> worker started: wait for its end, unlock
- *			-> no worker to be had: make it here; the lock stays until commit
- *			-> own locks are in the worker's way: make it here
+ *			-> no worker to be had, or it failed (a lock of ours may have been in
+ *			   its way): make it here; the lock stays until commit
+ *			-> own locks are in the worker's way for sure: make it here
  *
- * Nobody waits longer than lock_timeout, or 5 seconds when that is off.
+ * Nobody waits for a lock longer than lock_timeout, or 5 seconds when that is
+ * off.
  */
 #include "postgres.h"
 
@@ -37,9 +39,12 @@
 
 #define DEFAULT_LOCK_TIMEOUT_MS 5000
 
+/* A batch may span many small partitions; each is some catalog rows and files. */
+#define MAX_PARTITIONS_AT_ONCE 100
+
 typedef enum MakerKind
 {
-	MAKE_PARTITION,
+	MAKE_PARTITIONS,
 	MAKE_IDEMPOTENCY_TABLE
 } MakerKind;
 
@@ -52,7 +57,8 @@ typedef struct MakerTask
 	int			lock_timeout_ms;
 	int64		stream_id;
 	int64		partition_size;
-	int64		number;			/* of the partition */
+	int64		number;			/* of the first partition */
+	int64		last_number;	/* of the last one */
 } MakerTask;
 
 StaticAssertDecl(sizeof(MakerTask) <= BGW_EXTRALEN, "task does not fit into bgw_extra");
@@ -61,7 +67,7 @@ StaticAssertDecl(sizeof(MakerTask) <= BGW_EXTRALEN, "task does not fit into bgw_
 static bool
 is_done(const Stream *stream, const MakerTask *task)
 {
-	if (task->kind == MAKE_PARTITION)
+	if (task->kind == MAKE_PARTITIONS)
 	{
 		Relation	rel = partition_open(stream, task->number, NULL, AccessShareLock);
 
@@ -77,8 +83,11 @@ is_done(const Stream *stream, const MakerTask *task)
 static void
 do_task(const MakerTask *task)
 {
-	if (task->kind == MAKE_PARTITION)
-		partition_create(task->stream_id, task->log_oid, task->partition_size, task->number);
+	if (task->kind == MAKE_PARTITIONS)
+	{
+		for (int64 number = task->number; number <= task->last_number; number++)
+			partition_create(task->stream_id, task->log_oid, task->partition_size, number);
+	}
 	else
 		storage_create_idempotency_table(task->stream_id, task->log_oid);
 	CommandCounterIncrement();
@@ -159,7 +168,7 @@ make(const Stream *stream, MakerTask *task)
 	set_making_tag(&tag, task->stream_id);
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 	AcceptInvalidationMessages();
-	if (is_done(stream, task) || run_in_worker(task))
+	if (is_done(stream, task) || (run_in_worker(task) && is_done(stream, task)))
 		LockRelease(&tag, ExclusiveLock, false);
 	else
 		do_task(task);
@@ -218,16 +227,18 @@ raise_not_made(const Stream *stream)
 
 /*
  * Open a partition of the stream's log to append to it, and make it first if it
- * is missing.  Raises SS005 or SS006 if it cannot be made.
+ * is missing, together with those that follow up to last_number, which the
+ * caller needs next.  Raises SS005 or SS006 if it cannot be made.
  */
 Relation
-partition_maker_open(const Stream *stream, int64 number)
+partition_maker_open(const Stream *stream, int64 number, int64 last_number)
 {
 	Relation	rel = partition_open(stream, number, NULL, RowExclusiveLock);
-	MakerTask	task = {.kind = MAKE_PARTITION,.number = number};
+	MakerTask	task = {.kind = MAKE_PARTITIONS,.number = number};
 
 	if (rel != NULL)
 		return rel;
+	task.last_number = Min(last_number, number + MAX_PARTITIONS_AT_ONCE - 1);
 	make_in_time(stream, &task);
 	rel = partition_open(stream, number, NULL, RowExclusiveLock);
 	if (rel == NULL)
@@ -261,6 +272,7 @@ sqlstreams_maker_main(Datum arg)
 	snprintf(timeout, sizeof(timeout), "%d", task.lock_timeout_ms);
 	SetConfigOption("lock_timeout", timeout, PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("statement_timeout", "0", PGC_USERSET, PGC_S_OVERRIDE);
+	compat_set_no_transaction_timeout();
 	SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_read_only", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_isolation", "read committed", PGC_USERSET, PGC_S_OVERRIDE);

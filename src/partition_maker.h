@@ -9,7 +9,7 @@
 
 #include "utils/rel.h"
 
-extern Relation partition_maker_open(const Stream *stream, int64 number);
+extern Relation partition_maker_open(const Stream *stream, int64 number, int64 last_number);
 extern void partition_maker_make_idempotency_table(const Stream *stream);
 extern PGDLLEXPORT void sqlstreams_maker_main(Datum arg);
 

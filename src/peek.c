@@ -47,13 +47,18 @@ return_rows(FunctionCallInfo fcinfo, const char *sql, int argument_count, Oid *t
 static void
 open_stream(const char *name, Stream *stream)
 {
+	int64		locked_stream = 0;
+
 	for (;;)
 	{
 		stream_lookup(name, stream);
 		access_check_read(stream);
+		if (stream->stream_id == locked_stream)
+			return;
 		LockRelationOid(stream->log_oid, AccessShareLock);
 		if (stream_is_current(stream))
 			return;
+		locked_stream = stream->stream_id;
 	}
 }
 

@@ -218,11 +218,14 @@ static void
 enter_stream(const char *name, ProduceCall *call, Stream *stream)
 {
 	int64		keys_of_stream = 0;
+	int64		entered_stream = 0;
 
 	stream_lookup(name, stream);
 	for (;;)
 	{
 		access_check_produce(stream);
+		if (stream->stream_id == entered_stream)
+			return;
 		if (call->key_count > 0 && keys_of_stream != stream->stream_id)
 		{
 			take_idempotency_keys(name, stream, call);
@@ -231,6 +234,7 @@ enter_stream(const char *name, ProduceCall *call, Stream *stream)
 		fence_enter(stream);
 		if (stream_is_current(stream))
 			return;
+		entered_stream = stream->stream_id;
 		stream_lookup(name, stream);
 	}
 }
@@ -259,7 +263,7 @@ append_messages(const char *name, ProduceCall *call, LogMessage *messages, int c
 		return;
 
 	if (!id_sequence_draw(&stream, pending_count, &first_id))
-		stream_raise_not_found(name);
+		stream_raise_table_missing(&stream);
 	now = GetCurrentTimestamp();
 	for (int i = 0; i < pending_count; i++)
 	{
@@ -333,7 +337,7 @@ read_array(FunctionCallInfo fcinfo, int number, const char *argument, Oid type, 
 					  &result.values, &result.isnull, &result.count);
 	if (expected_count >= 0 && result.count != expected_count)
 		argument_raise_invalid(argument,
-							   psprintf(_("It has %d elements, and the batch has %d messages."),
+							   psprintf(_("Its number of elements is %d, and that of the messages is %d."),
 										result.count, expected_count));
 	return result;
 }

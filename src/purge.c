@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -167,6 +168,8 @@ purge_stream(const char *name)
 	int64		settled;
 	int64		purged;
 
+	/* what the running command produced goes, too */
+	CommandCounterIncrement();
 	lock_stream_to_purge(name, &stream, &settled);
 	purged = Max(settled - stream.purged_through, 0);
 	if (purged > 0)

@@ -274,7 +274,9 @@ lower_hint(const Stream *stream, const ConsumerGroup *group, TimestampTz now)
 	group_lock(group);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	if (!cursor_read(stream, group->group_id, snapshot, &cursor))
-		elog(ERROR, "consumer group " INT64_FORMAT " has no cursor", group->group_id);
+		ereport(ERROR,
+				(errcode(ERRCODE_GROUP_NOT_FOUND),
+				 errmsg("consumer group \"%s\" was dropped", group->name)));
 	UnregisterSnapshot(snapshot);
 	lease_hint_not_after(&cursor, now);
 	cursor_write(stream, group->group_id, &cursor);

@@ -38,57 +38,93 @@ raise_altered(Relation rel, const char *detail)
 			 errhint("Undo the change: this table holds internal state and is written without the executor.")));
 }
 
-/* Check that nobody put anything on the table that we would bypass. */
-static void
-check_plain(Relation rel, const Oid *column_types, int column_count, int index_count)
+/* Has the table the columns that it was made with? */
+static bool
+has_columns(Relation rel, const Oid *column_types, int column_count)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 
-	if (rel->rd_rel->relkind != RELKIND_RELATION || rel->rd_rel->relam != HEAP_TABLE_AM_OID)
-		raise_altered(rel, _("It is not a plain heap table."));
-	if (desc->natts != column_count)
-		raise_altered(rel, _("It has other columns than it was made with."));
+	if (rel->rd_rel->relkind != RELKIND_RELATION || rel->rd_rel->relam != HEAP_TABLE_AM_OID ||
+		desc->natts < column_count)
+		return false;
 	for (int i = 0; i < column_count; i++)
 	{
 		if (TupleDescAttr(desc, i)->atttypid != column_types[i])
-			raise_altered(rel, _("It has other columns than it was made with."));
+			return false;
 	}
-	if (rel->rd_rel->relhastriggers)
+	for (int i = column_count; i < desc->natts; i++)
+	{
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			return false;
+	}
+	return true;
+}
+
+/* Raise 55000 if somebody put something on the table that we would bypass. */
+static void
+check_plain(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	if (rel->trigdesc != NULL)
 		raise_altered(rel, _("It has triggers."));
 	if (rel->rd_rel->relrowsecurity)
 		raise_altered(rel, _("It has row-level security."));
-	if (rel->rd_rel->relhasrules)
+	if (rel->rd_rules != NULL)
 		raise_altered(rel, _("It has rules."));
 	if (desc->constr != NULL && desc->constr->num_check > 0)
 		raise_altered(rel, _("It has check constraints."));
 	if (compat_has_generated_column(desc))
 		raise_altered(rel, _("It has generated columns."));
-	if (list_length(RelationGetIndexList(rel)) != index_count)
-		raise_altered(rel, _("It has other indexes than it was made with."));
 }
 
-/* Check that an index is one that plain insertion can fill. */
+/* Raise 55000 unless an index is one that plain insertion can fill. */
 static void
-check_plain_index(Relation rel, IndexInfo *info)
+check_plain_index(Relation rel, Relation index, IndexInfo *info)
 {
-	if (info->ii_Expressions != NIL || info->ii_Predicate != NIL || info->ii_ExclusionOps != NULL)
-		raise_altered(rel, _("It has other indexes than it was made with."));
+	if (info->ii_Expressions != NIL || info->ii_Predicate != NIL ||
+		info->ii_ExclusionOps != NULL || !index->rd_index->indimmediate)
+		raise_altered(rel, psprintf(_("Index \"%s\" has expressions, a predicate, or is deferrable."),
+									RelationGetRelationName(index)));
 }
 
 /*
- * Open a state table for reading and writing, keeping the lock until the
- * transaction ends.  Returns false when it does not exist any more.
+ * Open a state table for writing, keeping the lock until the transaction ends.
+ * Returns false when it does not exist any more.  Raises 55000 when it was
+ * altered.
  */
 bool
-state_table_open(StateTable *table, Oid oid, const Oid *column_types,
-				 int column_count, int index_count)
+state_table_open(StateTable *table, Oid oid, const Oid *column_types, int column_count)
 {
 	memset(table, 0, sizeof(StateTable));
+	table->lock_at_close = NoLock;
 	table->rel = OidIsValid(oid) ? try_table_open(oid, RowExclusiveLock) : NULL;
 	if (table->rel == NULL)
 		return false;
-	check_plain(table->rel, column_types, column_count, index_count);
+	if (!has_columns(table->rel, column_types, column_count))
+		raise_altered(table->rel, _("It has other columns than it was made with."));
+	check_plain(table->rel);
+	table->column_count = column_count;
 	return true;
+}
+
+/*
+ * Open a state table for reading, with a lock that goes when it is closed.
+ * Returns false when it does not exist, or has other columns than it should.
+ */
+bool
+state_table_open_to_read(StateTable *table, Oid oid, const Oid *column_types, int column_count)
+{
+	memset(table, 0, sizeof(StateTable));
+	table->lock_at_close = AccessShareLock;
+	table->rel = OidIsValid(oid) ? try_table_open(oid, AccessShareLock) : NULL;
+	if (table->rel == NULL)
+		return false;
+	table->column_count = column_count;
+	if (has_columns(table->rel, column_types, column_count))
+		return true;
+	table_close(table->rel, AccessShareLock);
+	return false;
 }
 
 /* Close a state table that was opened. */
@@ -103,7 +139,7 @@ state_table_close(StateTable *table)
 		ExecDropSingleTupleTableSlot(table->slot);
 		FreeExecutorState(table->estate);
 	}
-	table_close(table->rel, NoLock);
+	table_close(table->rel, table->lock_at_close);
 }
 
 /* The index of the table's primary key. */
@@ -117,19 +153,21 @@ state_table_primary_key(StateTable *table)
 	return index;
 }
 
-/* The index whose first column is this one. */
+/* The index on exactly these columns. */
 Oid
-state_table_index_on(StateTable *table, AttrNumber first_column)
+state_table_index_on(StateTable *table, const AttrNumber *columns, int column_count)
 {
 	ListCell   *cell;
 
 	foreach(cell, RelationGetIndexList(table->rel))
 	{
 		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
-		bool		matches = index->rd_index->indkey.values[0] == first_column &&
-			index->rd_index->indisvalid;
+		bool		matches = index->rd_index->indisvalid &&
+			IndexRelationGetNumberOfKeyAttributes(index) == column_count;
 
-		index_close(index, NoLock);
+		for (int i = 0; matches && i < column_count; i++)
+			matches = index->rd_index->indkey.values[i] == columns[i];
+		index_close(index, AccessShareLock);
 		if (matches)
 			return lfirst_oid(cell);
 	}
@@ -137,17 +175,41 @@ state_table_index_on(StateTable *table, AttrNumber first_column)
 	return InvalidOid;
 }
 
+/* The columns of a row. */
+void
+state_table_read_row(StateTable *table, HeapTuple tuple, Datum *values, bool *isnull)
+{
+	for (int i = 0; i < table->column_count; i++)
+		values[i] = heap_getattr(tuple, i + 1, RelationGetDescr(table->rel), &isnull[i]);
+}
+
+/* Put the columns of a row into a slot, nulls for columns that were dropped. */
+static void
+fill_slot(StateTable *table, TupleTableSlot *slot, const Datum *values, const bool *isnull)
+{
+	ExecClearTuple(slot);
+	memset(slot->tts_isnull, true, sizeof(bool) * slot->tts_tupleDescriptor->natts);
+	memcpy(slot->tts_values, values, sizeof(Datum) * table->column_count);
+	memcpy(slot->tts_isnull, isnull, sizeof(bool) * table->column_count);
+	ExecStoreVirtualTuple(slot);
+}
+
 /* Insert a row. */
 void
 state_table_insert(StateTable *table, Datum *values, bool *isnull)
 {
-	HeapTuple	tuple = heap_form_tuple(RelationGetDescr(table->rel), values, isnull);
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(table->rel), &TTSOpsVirtual);
+	HeapTuple	tuple;
 
+	fill_slot(table, slot, values, isnull);
+	tuple = ExecCopySlotHeapTuple(slot);
+	ExecDropSingleTupleTableSlot(slot);
 	if (table->indexes == NULL)
 	{
 		table->indexes = CatalogOpenIndexes(table->rel);
 		for (int i = 0; i < table->indexes->ri_NumIndices; i++)
-			check_plain_index(table->rel, table->indexes->ri_IndexRelationInfo[i]);
+			check_plain_index(table->rel, table->indexes->ri_IndexRelationDescs[i],
+							  table->indexes->ri_IndexRelationInfo[i]);
 	}
 	CatalogTupleInsertWithInfo(table->rel, tuple, table->indexes);
 	heap_freetuple(tuple);
@@ -163,7 +225,8 @@ prepare_insert_unless_exists(StateTable *table)
 	InitResultRelInfo(table->result_rel, table->rel, 0, NULL, 0);
 	ExecOpenIndices(table->result_rel, true);
 	for (int i = 0; i < table->result_rel->ri_NumIndices; i++)
-		check_plain_index(table->rel, table->result_rel->ri_IndexRelationInfo[i]);
+		check_plain_index(table->rel, table->result_rel->ri_IndexRelationDescs[i],
+						  table->result_rel->ri_IndexRelationInfo[i]);
 }
 
 /*
@@ -183,10 +246,7 @@ state_table_insert_unless_exists(StateTable *table, Datum *values, bool *isnull,
 		prepare_insert_unless_exists(table);
 
 	slot = table->slot;
-	ExecClearTuple(slot);
-	memcpy(slot->tts_values, values, sizeof(Datum) * slot->tts_tupleDescriptor->natts);
-	memcpy(slot->tts_isnull, isnull, sizeof(bool) * slot->tts_tupleDescriptor->natts);
-	ExecStoreVirtualTuple(slot);
+	fill_slot(table, slot, values, isnull);
 	slot->tts_tableOid = RelationGetRelid(table->rel);
 
 	/* a conflict that shows only after the row is in takes it out again */
@@ -274,5 +334,5 @@ void
 state_scan_end(StateScan *scan)
 {
 	systable_endscan_ordered(scan->scan);
-	index_close(scan->index, NoLock);
+	index_close(scan->index, AccessShareLock);
 }

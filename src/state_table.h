@@ -16,6 +16,8 @@
 typedef struct StateTable
 {
 	Relation	rel;
+	LOCKMODE	lock_at_close;	/* given up then */
+	int			column_count;	/* without columns added and dropped again */
 	CatalogIndexState indexes;	/* NULL until the first plain insert */
 	struct EState *estate;		/* these three: NULL until the first insert
 								 * that looks for its key before */
@@ -29,9 +31,10 @@ typedef struct StateScan
 	SysScanDesc scan;
 } StateScan;
 
-extern bool state_table_open(StateTable *table, Oid oid, const Oid *column_types,
-							 int column_count, int index_count);
+extern bool state_table_open(StateTable *table, Oid oid, const Oid *column_types, int column_count);
+extern bool state_table_open_to_read(StateTable *table, Oid oid, const Oid *column_types, int column_count);
 extern void state_table_close(StateTable *table);
+extern void state_table_read_row(StateTable *table, HeapTuple tuple, Datum *values, bool *isnull);
 extern void state_table_insert(StateTable *table, Datum *values, bool *isnull);
 extern bool state_table_insert_unless_exists(StateTable *table, Datum *values, bool *isnull,
 											 ItemPointer existing);
@@ -43,6 +46,6 @@ extern void state_scan_begin(StateScan *scan, StateTable *table, Oid index,
 extern HeapTuple state_scan_next(StateScan *scan, ScanDirection direction);
 extern void state_scan_end(StateScan *scan);
 extern Oid	state_table_primary_key(StateTable *table);
-extern Oid	state_table_index_on(StateTable *table, AttrNumber first_column);
+extern Oid	state_table_index_on(StateTable *table, const AttrNumber *columns, int column_count);
 
 #endif							/* SQLSTREAMS_STATE_TABLE_H */

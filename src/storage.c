@@ -44,13 +44,75 @@ storage_execute(const char *sql)
 	SPI_finish();
 }
 
+/* Give a table of a stream to a role unless it has it already. */
+void
+storage_give_to(Oid table, Oid owner)
+{
+	AccessState saved;
+	Oid			present = access_relation_owner(table);
+
+	if (!OidIsValid(present) || present == owner)
+		return;
+	access_become_extension(&saved);
+	storage_execute(psprintf("ALTER TABLE sqlstreams.%s OWNER TO %s",
+							 quote_identifier(get_rel_name(table)),
+							 quote_identifier(GetUserNameFromId(owner, false))));
+	access_restore(&saved);
+}
+
+/*
+ * Take away what the default privileges of the role that made a table gave to
+ * others.
+ */
+static void
+revoke_default_privileges(const char *name)
+{
+	uint64		count;
+	char	  **commands;
+	MemoryContext context = CurrentMemoryContext;
+	MemoryContext old;
+
+	SPI_connect();
+	if (SPI_execute(psprintf("SELECT DISTINCT pg_catalog.format('REVOKE ALL ON sqlstreams.%s FROM %%s CASCADE',"
+							 " CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC'"
+							 " ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END)"
+							 " FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a"
+							 " WHERE c.oid OPERATOR(pg_catalog.=) 'sqlstreams.%s'::pg_catalog.regclass"
+							 " AND a.grantee OPERATOR(pg_catalog.<>) c.relowner", name, name),
+					false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not read the privileges on \"%s\"", name);
+	count = SPI_processed;
+	old = MemoryContextSwitchTo(context);
+	commands = palloc(sizeof(char *) * Max(count, 1));
+	for (uint64 i = 0; i < count; i++)
+		commands[i] = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
+	MemoryContextSwitchTo(old);
+	SPI_finish();
+
+	for (uint64 i = 0; i < count; i++)
+		storage_execute(commands[i]);
+}
+
+/*
+ * Hand a table or sequence, which the caller has just made as the extension, to
+ * its owner, with no privileges for anybody else.
+ */
+void
+storage_hand_to_owner(const char *kind, const char *name, Oid owner)
+{
+	storage_execute(psprintf("ALTER %s sqlstreams.%s OWNER TO %s", kind, name,
+							 quote_identifier(GetUserNameFromId(owner, false))));
+	revoke_default_privileges(name);
+}
+
 /* Make a table and hand it to its owner. */
 static void
 create_table(const char *kind, int64 stream_id, const char *body, Oid owner)
 {
-	storage_execute(psprintf("CREATE TABLE sqlstreams.%s_" INT64_FORMAT " %s", kind, stream_id, body));
-	storage_execute(psprintf("ALTER TABLE sqlstreams.%s_" INT64_FORMAT " OWNER TO %s", kind, stream_id,
-							 quote_identifier(GetUserNameFromId(owner, false))));
+	char	   *name = psprintf("%s_" INT64_FORMAT, kind, stream_id);
+
+	storage_execute(psprintf("CREATE TABLE sqlstreams.%s %s", name, body));
+	storage_hand_to_owner("TABLE", name, owner);
 }
 
 /*
@@ -61,10 +123,8 @@ Oid
 storage_create_stream(int64 stream_id, Oid owner)
 {
 	AccessState saved;
-	const char *owner_name;
 
 	access_become_extension(&saved);
-	owner_name = quote_identifier(GetUserNameFromId(owner, false));
 	create_table("message_log", stream_id,
 				 "(id bigint NOT NULL,"
 				 " created_at timestamptz NOT NULL,"
@@ -81,11 +141,10 @@ storage_create_stream(int64 stream_id, Oid owner)
 				 " PRIMARY KEY (id)) PARTITION BY RANGE (id)", owner);
 	storage_execute(psprintf("CREATE INDEX ON sqlstreams.message_log_" INT64_FORMAT
 							 " (message_key, id) WHERE message_key IS NOT NULL", stream_id));
+
+	/* not owned by the column: TRUNCATE ... RESTART IDENTITY would set ids back */
 	storage_execute(psprintf("CREATE SEQUENCE sqlstreams.message_id_" INT64_FORMAT, stream_id));
-	storage_execute(psprintf("ALTER SEQUENCE sqlstreams.message_id_" INT64_FORMAT " OWNER TO %s",
-							 stream_id, owner_name));
-	storage_execute(psprintf("ALTER SEQUENCE sqlstreams.message_id_" INT64_FORMAT
-							 " OWNED BY sqlstreams.message_log_" INT64_FORMAT ".id", stream_id, stream_id));
+	storage_hand_to_owner("SEQUENCE", psprintf("message_id_" INT64_FORMAT, stream_id), owner);
 	access_restore(&saved);
 	return get_relname_relid(psprintf("message_log_" INT64_FORMAT, stream_id), stream_schema_oid());
 }
@@ -134,13 +193,17 @@ storage_create_group_tables(const Stream *stream)
 	access_restore(&saved);
 }
 
-/* Make the table that keeps a stream's idempotency keys. */
+/* Make the table that keeps a stream's idempotency keys unless it exists. */
 void
 storage_create_idempotency_table(int64 stream_id, Oid log_oid)
 {
 	AccessState saved;
 	Oid			owner = access_relation_owner(log_oid);
 
+	/* whoever has this lock before us may have made it */
+	LockRelationOid(log_oid, ShareUpdateExclusiveLock);
+	if (OidIsValid(get_relname_relid(psprintf("idempotency_key_" INT64_FORMAT, stream_id), stream_schema_oid())))
+		return;
 	access_become_extension(&saved);
 	create_table("idempotency_key", stream_id,
 				 "(idempotency_key text COLLATE pg_catalog.\"C\" PRIMARY KEY,"
@@ -150,25 +213,26 @@ storage_create_idempotency_table(int64 stream_id, Oid log_oid)
 }
 
 /*
- * Drop all of a stream's tables.  The sequence is locked first: with that no
- * producer is open, and none begins, before anything else is waited for.
+ * Drop all tables of a stream that is locked.  Those of the groups come in the
+ * order in which claims lock them.
  */
 void
 storage_drop_stream(const Stream *stream)
 {
-	static const char *const state_tables[] = {"group_cursor", "claim_lease", "claim_resolved", "idempotency_key"};
+	static const char *const tables[] = {
+		"idempotency_key", "claim_lease", "claim_resolved", "group_cursor", "message_log"
+	};
 	AccessState saved;
 
-	LockRelationOid(stream->sequence_oid, AccessExclusiveLock);
-
 	access_become_extension(&saved);
-	for (int i = 0; i < lengthof(state_tables); i++)
+	for (int i = 0; i < lengthof(tables); i++)
 	{
-		char	   *name = psprintf("%s_" INT64_FORMAT, state_tables[i], stream->stream_id);
+		char	   *name = psprintf("%s_" INT64_FORMAT, tables[i], stream->stream_id);
 
 		if (OidIsValid(get_relname_relid(name, stream_schema_oid())))
 			storage_execute(psprintf("DROP TABLE sqlstreams.%s", name));
 	}
-	storage_execute(psprintf("DROP TABLE sqlstreams.message_log_" INT64_FORMAT, stream->stream_id));
+	if (OidIsValid(stream->sequence_oid))
+		storage_execute(psprintf("DROP SEQUENCE sqlstreams.message_id_" INT64_FORMAT, stream->stream_id));
 	access_restore(&saved);
 }

@@ -19,6 +19,7 @@
 #include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_collation.h"
+#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
@@ -125,6 +126,7 @@ fill_from_row(Stream *stream, HeapTuple tuple, TupleDesc desc)
 	stream->purged_through = DatumGetInt64(values[Anum_stream_purged_through]);
 	stream->log_oid = stream_table_oid("message_log", stream->stream_id);
 	stream->sequence_oid = stream_table_oid("message_id", stream->stream_id);
+	stream->fence_oid = get_rel_type_id(stream->log_oid);
 	stream->cursor_oid = stream_table_oid("group_cursor", stream->stream_id);
 	stream->lease_oid = stream_table_oid("claim_lease", stream->stream_id);
 	stream->resolved_oid = stream_table_oid("claim_resolved", stream->stream_id);
@@ -177,8 +179,8 @@ create_cache(void)
 }
 
 /* Find a stream by name, with or without its tables; false when there is none. */
-static bool
-find(const char *name, Stream *stream)
+bool
+stream_lookup_any(const char *name, Stream *stream)
 {
 	Stream	   *entry;
 
@@ -217,7 +219,33 @@ find(const char *name, Stream *stream)
 bool
 stream_lookup_complete(const char *name, Stream *stream)
 {
-	return find(name, stream) && OidIsValid(stream->log_oid) && OidIsValid(stream->sequence_oid);
+	return stream_lookup_any(name, stream) && OidIsValid(stream->log_oid) && OidIsValid(stream->sequence_oid);
+}
+
+/* Raise 55000 for a stream that lacks some of its tables. */
+void
+stream_raise_incomplete(const Stream *stream)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("some tables of stream \"%s\" are missing", stream->name),
+			 errdetail("Their names end in \"_%lld\" in schema \"sqlstreams\".", (long long) stream->stream_id),
+			 errhint("Wait for a running restore to end; or drop the stream if somebody has dropped its tables.")));
+}
+
+/*
+ * Raise an error for a table of the stream that could not be opened: SS001 when
+ * the stream was dropped meanwhile, else 55000.
+ */
+void
+stream_raise_table_missing(const Stream *stream)
+{
+	Stream		now;
+
+	AcceptInvalidationMessages();
+	if (!stream_lookup_any(stream->name, &now) || now.stream_id != stream->stream_id)
+		stream_raise_not_found(stream->name);
+	stream_raise_incomplete(stream);
 }
 
 /*
@@ -227,15 +255,10 @@ stream_lookup_complete(const char *name, Stream *stream)
 bool
 stream_lookup_if_exists(const char *name, Stream *stream)
 {
-	if (!find(name, stream))
+	if (!stream_lookup_any(name, stream))
 		return false;
 	if (!OidIsValid(stream->log_oid) || !OidIsValid(stream->sequence_oid))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("stream \"%s\" has no message log", name),
-				 errdetail("Table \"message_log_%lld\" or sequence \"message_id_%lld\" is missing in schema \"sqlstreams\".",
-						   (long long) stream->stream_id, (long long) stream->stream_id),
-				 errhint("Wait for a running restore to end, or drop the stream.")));
+		stream_raise_incomplete(stream);
 	return true;
 }
 
@@ -291,6 +314,17 @@ find_close_name(const char *name)
 	return best;
 }
 
+/* As much of a name that a user gave as a message should show. */
+const char *
+stream_clip_name(const char *name)
+{
+	int			length = strlen(name);
+
+	if (length <= STREAM_NAME_MAX_BYTES)
+		return name;
+	return psprintf("%s...", pnstrdup(name, pg_mbcliplen(name, length, STREAM_NAME_MAX_BYTES)));
+}
+
 /* Raise SS001, with the name that may have been meant. */
 void
 stream_raise_not_found(const char *name)
@@ -299,7 +333,7 @@ stream_raise_not_found(const char *name)
 
 	ereport(ERROR,
 			(errcode(ERRCODE_STREAM_NOT_FOUND),
-			 errmsg("stream \"%s\" does not exist", name),
+			 errmsg("stream \"%s\" does not exist", stream_clip_name(name)),
 			 close_name ?
 			 errhint("Perhaps you meant stream \"%s\".", close_name) :
 			 errhint("Create it with sqlstreams.create_stream().")));
@@ -319,12 +353,12 @@ stream_check_name(const char *argument, const char *name, bool is_stream)
 		strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") != length)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid name \"%s\" for argument \"%s\"", name, argument),
+				 errmsg("invalid name \"%s\" for argument \"%s\"", stream_clip_name(name), argument),
 				 errdetail("A name consists of 1 to %d lower-case letters, digits, dots, underscores and hyphens.",
 						   STREAM_NAME_MAX_BYTES)));
 	if (is_stream && strncmp(name, "__system.", strlen("__system.")) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid name \"%s\" for argument \"%s\"", name, argument),
+				 errmsg("invalid name \"%s\" for argument \"%s\"", stream_clip_name(name), argument),
 				 errdetail("Names that begin with \"__system.\" are reserved.")));
 }

@@ -27,6 +27,7 @@ typedef struct Stream
 	int64		purged_through; /* ids up to this one are gone */
 	Oid			log_oid;		/* message_log_<id>, the partitioned table */
 	Oid			sequence_oid;	/* message_id_<id> */
+	Oid			fence_oid;		/* what producers lock: see fence.c */
 	Oid			cursor_oid;		/* group_cursor_<id>; invalid before the first
 								 * group, as are the next two */
 	Oid			lease_oid;		/* claim_lease_<id> */
@@ -45,6 +46,7 @@ typedef struct Stream
 extern void stream_init(void);
 extern void stream_lookup(const char *name, Stream *stream);
 extern bool stream_lookup_if_exists(const char *name, Stream *stream);
+extern bool stream_lookup_any(const char *name, Stream *stream);
 extern bool stream_lookup_complete(const char *name, Stream *stream);
 extern bool stream_is_current(const Stream *stream);
 extern void stream_invalidate_all(void);
@@ -52,6 +54,9 @@ extern uint64 stream_cache_generation(void);
 extern Oid	stream_schema_oid(void);
 extern Oid	stream_config_table_oid(const char *table);
 extern void stream_check_name(const char *argument, const char *name, bool is_stream);
+extern const char *stream_clip_name(const char *name);
 pg_noreturn extern void stream_raise_not_found(const char *name);
+pg_noreturn extern void stream_raise_incomplete(const Stream *stream);
+pg_noreturn extern void stream_raise_table_missing(const Stream *stream);
 
 #endif							/* SQLSTREAMS_STREAM_H */

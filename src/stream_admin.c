@@ -14,11 +14,13 @@
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
+#include "utils/lsyscache.h"
 
 #include "access.h"
 #include "arguments.h"
 #include "config.h"
 #include "errors.h"
+#include "fence.h"
 #include "options.h"
 #include "partition.h"
 #include "storage.h"
@@ -105,29 +107,45 @@ raise_stream_exists(const char *name)
 			 errmsg("stream \"%s\" already exists", name)));
 }
 
+/*
+ * An id for a new stream.  A restore without data leaves tables behind that
+ * have the names of ids which come again; these are passed over.
+ */
+static int64
+draw_stream_id(void)
+{
+	int64		stream_id = 0;
+
+	do
+		(void) config_execute("SELECT pg_catalog.nextval('sqlstreams.stream_id_seq')", 0, NULL, NULL, NULL, &stream_id);
+	while (OidIsValid(get_relname_relid(psprintf("message_log_" INT64_FORMAT, stream_id), stream_schema_oid())) ||
+		   OidIsValid(get_relname_relid(psprintf("message_id_" INT64_FORMAT, stream_id), stream_schema_oid())));
+	return stream_id;
+}
+
 /* Add the row of a new stream; every setting has a value.  Returns its id. */
 static int64
 insert_stream(const char *name, int64 partition_size, const ConfigValue *values)
 {
-	Oid			types[SETTING_COUNT + 2] = {TEXTOID, INT8OID};
-	Datum		datums[SETTING_COUNT + 2] = {CStringGetTextDatum(name), Int64GetDatum(partition_size)};
-	char		nulls[SETTING_COUNT + 3] = "  ";
-	int64		stream_id = 0;
+	int64		stream_id = draw_stream_id();
+	Oid			types[SETTING_COUNT + 3] = {INT8OID, TEXTOID, INT8OID};
+	Datum		datums[SETTING_COUNT + 3] = {
+		Int64GetDatum(stream_id), CStringGetTextDatum(name), Int64GetDatum(partition_size)
+	};
+	char		nulls[SETTING_COUNT + 4] = "   ";
 
 	for (int i = 0; i < SETTING_COUNT; i++)
 	{
-		types[i + 2] = settings[i].type;
-		datums[i + 2] = values[i].value;
-		nulls[i + 2] = values[i].is_null ? 'n' : ' ';
+		types[i + 3] = settings[i].type;
+		datums[i + 3] = values[i].value;
+		nulls[i + 3] = values[i].is_null ? 'n' : ' ';
 	}
 	(void) config_execute("INSERT INTO sqlstreams.stream"
 						  " (stream_id, stream_name, partition_size, partition_interval, retention,"
 						  " allow_drop_past_committed, idempotency_key_ttl, empty_compaction_head_ttl,"
 						  " delivery_log, message_defaults)"
-						  " VALUES (pg_catalog.nextval('sqlstreams.stream_id_seq'),"
-						  " $1, $2, $3, $4, $5, $6, $7, $8, $9)"
-						  " RETURNING stream_id",
-						  lengthof(types), types, datums, nulls, &stream_id);
+						  " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+						  lengthof(types), types, datums, nulls, NULL);
 	return stream_id;
 }
 
@@ -185,6 +203,26 @@ sqlstreams_create_stream(PG_FUNCTION_ARGS)
 }
 
 /*
+ * Give the stream's tables to the owner of its log, where they belong to a
+ * former one.
+ */
+static void
+hand_over(const Stream *stream)
+{
+	Oid			tables[] = {
+		stream->sequence_oid, stream->idempotency_oid, stream->lease_oid, stream->resolved_oid, stream->cursor_oid
+	};
+	Oid			owner = access_stream_owner(stream);
+	StreamPartition *partitions;
+	int			partition_count = partition_list(stream, &partitions);
+
+	for (int i = 0; i < lengthof(tables); i++)
+		storage_give_to(tables[i], owner);
+	for (int i = 0; i < partition_count; i++)
+		storage_give_to(partitions[i].oid, owner);
+}
+
+/*
  * alter_stream(stream, ..., reset) returns void
  */
 Datum
@@ -203,6 +241,7 @@ sqlstreams_alter_stream(PG_FUNCTION_ARGS)
 		config_reset_values(PG_GETARG_ARRAYTYPE_P(SETTING_COUNT + 1), settings, SETTING_COUNT, values);
 
 	config_lock_stream(name, &stream);
+	hand_over(&stream);
 	config_update("stream", "stream_id", stream.stream_id, settings, SETTING_COUNT, values);
 	stream_invalidate_all();
 	PG_RETURN_VOID();
@@ -256,26 +295,44 @@ sqlstreams_rename_stream(PG_FUNCTION_ARGS)
 }
 
 /*
+ * Lock the tables that producers use, in the order in which they lock them: so
+ * producers end, or come after.
+ */
+static void
+lock_tables_to_drop(const Stream *stream)
+{
+	if (OidIsValid(stream->idempotency_oid))
+		LockRelationOid(stream->idempotency_oid, AccessExclusiveLock);
+	if (OidIsValid(stream->fence_oid))
+		fence_close(stream);
+	if (OidIsValid(stream->sequence_oid))
+		LockRelationOid(stream->sequence_oid, AccessExclusiveLock);
+}
+
+/*
  * Find a stream that the current role owns and lock it so that nobody uses it
  * any more; false if there is none, and that is no error.  Raises SS001 and
  * 42501.
  *
- * The sequence comes first: once it is had no producer is open and none
- * begins, and while its lock is waited for nothing else is held.
+ * Producers come first: while those that are open are waited for, others can
+ * still make and change streams.
  */
 static bool
 lock_stream_to_drop(const char *name, bool if_exists, Stream *stream)
 {
 	int64		locked_id = 0;
 
-	while (stream_lookup_if_exists(name, stream))
+	while (stream_lookup_any(name, stream))
 	{
-		access_check_owner(stream);
+		if (OidIsValid(access_relation_owner(stream->log_oid)))
+			access_check_owner(stream);
+		else
+			access_check_drop_incomplete(stream);
 
 		/* the name may have come to stand for another stream meanwhile */
 		if (stream->stream_id == locked_id)
 			return true;
-		LockRelationOid(stream->sequence_oid, AccessExclusiveLock);
+		lock_tables_to_drop(stream);
 		config_lock_name(name);
 		locked_id = stream->stream_id;
 	}

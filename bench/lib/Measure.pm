@@ -19,7 +19,7 @@ use Exporter 'import';
 use File::Basename qw(dirname);
 use File::Temp qw(tempdir);
 use List::Util qw(max min);
-use Time::HiRes qw(time sleep);
+use Time::HiRes qw(sleep time);
 
 our @EXPORT = qw(%options sql query sql_file background stop_background
   pgbench copy_rate measure report ratio median);
@@ -111,7 +111,6 @@ sub script_file
 		$text = do { local $/; <$in> };
 	}
 	$text =~ s/(?<!:):n\b/$side->{vars}{n}/g;
-	# pgbench wants a statement on one line or ended by a semicolon or \gset
 	return write_scratch(($side->{script} // 'text') . "-$side->{name}.sql" =~ s/[^\w.-]+/_/gr, $text);
 }
 

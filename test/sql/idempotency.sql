@@ -57,5 +57,19 @@ SELECT is(sqlstreams.produce('short', '1', idempotency_key => 'k'), 1::bigint, '
 SELECT lives_ok($$ SELECT sqlstreams.alter_stream('short', idempotency_key_ttl => '100 years') $$, 'the TTL can grow');
 SELECT is(sqlstreams.produce('short', '1', idempotency_key => 'k'), 0::bigint, 'the key holds');
 
+SELECT lives_ok($$ SELECT sqlstreams.alter_stream('short', idempotency_key_ttl => '1 millisecond') $$, 'and shrink');
+DO $$ DECLARE began timestamptz := clock_timestamp(); BEGIN WHILE clock_timestamp() - began < '5 milliseconds' LOOP NULL; END LOOP; END $$;
+SELECT is(sqlstreams.produce('short', '2', idempotency_key => 'k'), 2::bigint, 'after its TTL a key can be used again');
+SELECT lives_ok($$ SELECT sqlstreams.alter_stream('short', idempotency_key_ttl => '1 hour') $$, 'and protects again');
+SELECT results_eq($$ SELECT sqlstreams.produce_batch('short', '{3,4}', idempotency_keys => '{k,k}') $$, '{0,0}'::bigint[], 'from then on');
+SELECT lives_ok($$ SELECT sqlstreams.alter_stream('short', idempotency_key_ttl => '1 millisecond') $$, 'short again');
+DO $$ DECLARE began timestamptz := clock_timestamp(); BEGIN WHILE clock_timestamp() - began < '5 milliseconds' LOOP NULL; END LOOP; END $$;
+SELECT results_eq($$ SELECT sqlstreams.produce_batch('short', '{3,4,5}', idempotency_keys => '{k,k,l}') $$, '{3,0,4}'::bigint[], 'a batch renews a key once');
+BEGIN;
+SELECT is(sqlstreams.produce('short', '6', idempotency_key => 'm'), 5::bigint, 'a key in an open transaction');
+DO $$ DECLARE began timestamptz := clock_timestamp(); BEGIN WHILE clock_timestamp() - began < '5 milliseconds' LOOP NULL; END LOOP; END $$;
+SELECT is(sqlstreams.produce('short', '7', idempotency_key => 'm'), 6::bigint, 'has its TTL too');
+ROLLBACK;
+
 SELECT sqlstreams.drop_stream(stream) FROM sqlstreams.streams \g /dev/null
 SELECT * FROM finish();

@@ -212,6 +212,14 @@ subtest 'idempotency keys' => sub {
 TXT
 	is(kinds(p => produced('p:1', 10, 'p.1=k' => 2), q => $failed, %rest),
 		'', 'a second holder after the first had failed');
+	my $gone = <<'TXT';
+		9  send  produce  q:1  q.1=k
+		10.5  reply  produce  q:1  1
+		10.6  send  rollback  q:1
+		10.7  lost  rollback  q:1  -  gone
+TXT
+	is(kinds(p => produced('p:1', 10, 'p.1=k' => 2), q => $gone, %rest),
+		'', 'a second holder after the first had been taken away');
 };
 
 subtest 'holders' => sub {
@@ -313,6 +321,15 @@ TXT
 		21.1  reply  extend  c:2  23
 TXT
 		'wrong lease', 'an extension that shortens');
+	my $late = <<'TXT' . committed('c:2', 26.2, 26.3, '');
+		24  send  extend  c:2  g  777  5 seconds
+		26.1  reply  extend  c:2  25.05
+TXT
+	is(kinds(%clean, c => $claim . $late . acked('c:3', 27, 777, 'all', 2)),
+		'', 'an extension that comes after the end');
+	$late =~ s/26\.1  reply/25  reply/;
+	is(kinds(%clean, c => $claim . $late . acked('c:3', 27, 777, 'all', 2)),
+		'wrong lease', 'an extension that does nothing');
 };
 
 subtest 'a run that tries nothing' => sub {

@@ -22,7 +22,7 @@ use constant {
 my %STYLES = (
 	whole => 20, in_one_transaction => 8, piecewise => 12, claim_rolled_back => 6,
 	claim_undone => 3, abandon => 7, release => 7, extend => 6, chain => 10,
-	die_with_claim => 3, die_with_ack => 3, slow_ack => 2, one_statement => 5,
+	die_with_claim => 3, die_with_ack => 3, slow_ack => 5, one_statement => 5,
 	with_produce => 4);
 
 # client, run: as for a producer; producer: makes the messages that this
@@ -299,8 +299,9 @@ sub _slow_ack
 {
 	my ($self) = @_;
 	my $claim = $self->_committed_claim(lease => SHORT_LEASE, max => 20) or return;
+	my ($first) = _pieces($claim);
 	$self->_in_transaction(sub {
-		$self->{group}->ack($claim, chance(0.5) ? $claim->{messages} : undef);
+		$self->{group}->ack($claim, chance(0.3) ? undef : $first);
 		Time::HiRes::sleep(1 + rand 0.5);
 	}, pick(commit => 3, rollback => 1));
 	return;
@@ -341,7 +342,9 @@ sub _prepared_ack
 {
 	my ($self) = @_;
 	my $claim = $self->_committed_claim(lease => SHORT_LEASE) or return;
-	$self->_in_transaction(sub { $self->{group}->ack($claim) }, 'prepare');
+	my ($first) = _pieces($claim);
+	$self->_in_transaction(
+		sub { $self->{group}->ack($claim, chance(0.5) ? undef : $first) }, 'prepare');
 	return;
 }
 

@@ -7,8 +7,10 @@ package Stress::History;
 #                 outcome: committed, rolled back or unknown (the connection
 #                 broke at the commit); ended: the earliest moment at which it
 #                 may have ended: when the end was sent, or an error was on its
-#                 way before; the last answer in it when there was none to its
-#                 end; commit_received: when it certainly had ended
+#                 way before; without an answer to the end, when the last call
+#                 that was answered was sent, as an answer may be read long
+#                 after the server wrote it; commit_received: when it certainly
+#                 had ended
 #   messages      token => { token, key, call, id }; no id: the reply was lost,
 #                 0: a duplicate
 #   claims        [ { index, group, id, call, expires, rows, uses } ]; uses: the
@@ -157,7 +159,8 @@ sub _call_event
 	my $call = $transaction->{calls}[-1];
 	if ($kind eq 'reply')
 	{
-		$call->{received} = $transaction->{last_alive} = $time;
+		$call->{received} = $time;
+		$transaction->{last_alive} = $call->{sent};
 		$self->_produce_returned($call, @fields) if $verb eq 'produce';
 		$self->_claim_returned($call, @fields) if $CLAIMS{$verb};
 		$call->{result} = $fields[0] if $USES{$verb};

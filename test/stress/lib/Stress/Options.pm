@@ -36,7 +36,10 @@ the one of the libpq environment variables; the stream is the run's own.
   --drain-limit=SECONDS  how long consumers may take for the rest (120)
   --records=DIRECTORY    where to keep the records (a temporary directory,
                          removed when all is well)
-  --keep                 keep the stream and the records
+  --keep                 keep the stream and the records also then
+
+The exit status is 0 when all is well, 1 after a violation, 2 when the run could
+not be made. With max_prepared_transactions at 0 none are prepared.
 TEXT
 
 # Parses the arguments into a hash; exits after --help, dies when they are bad.

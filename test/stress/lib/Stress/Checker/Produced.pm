@@ -106,7 +106,7 @@ sub _check_holders
 			to => $is_stored ? FOREVER : Stress::History::undone_at($call) };
 	}
 	my $last;
-	foreach my $holder (sort { $a->{from} <=> $b->{from} } @holders)
+	foreach my $holder (sort { $a->{from} <=> $b->{from} } grep { $_->{from} < $_->{to} } @holders)
 	{
 		$report->('key given twice',
 			"idempotency key $key: message $holder->{token} and message $last->{token}")

@@ -172,7 +172,8 @@ sub _check_existence
 	return;
 }
 
-# The new end is as far away as was asked for, and never before the old one.
+# The new end is as far away as was asked for, and never before the old one. A
+# lease that had ended may be left as it is: somebody is taking the claim over.
 sub _check_extension
 {
 	my ($claim, $use, $report) = @_;
@@ -180,7 +181,7 @@ sub _check_extension
 	my ($seconds) = $use->{fields}[2] =~ /^(\d+)/;
 	$report->('wrong lease',
 		"claim $claim->{id} of group $claim->{group}: extended at $use->{sent} to $use->{result}")
-	  if $use->{result} < $use->{sent} + $seconds - TOLERANCE
+	  if ($use->{result} < $use->{sent} + $seconds - TOLERANCE && $use->{result} > $use->{received})
 	  || $use->{result} < $claim->{expires} - TOLERANCE;
 	return;
 }
