@@ -32,15 +32,17 @@
 static void
 start_at_head(const Stream *stream, GroupStart *start)
 {
-	int64		settled = settled_head_find(stream);
-	int64		next_id = settled + 1;
+	int64		settled;
+	int64		next_id;
 	Snapshot	snapshot;
 	LogScan    *scan;
 
+	if (!settled_head_find(stream, &settled) ||
+		!id_sequence_last(stream->sequence_oid, &start->head_id))
+		stream_raise_table_missing(stream);
+	next_id = settled + 1;
 	start->start_id = next_id;
 	id_set_init(&start->missing);
-	if (!id_sequence_last(stream->sequence_oid, &start->head_id))
-		stream_raise_not_found(stream->name);
 
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	scan = message_log_scan_begin(stream, snapshot, next_id, start->head_id);
@@ -103,7 +105,7 @@ start_at_time(const Stream *stream, TimestampTz when, GroupStart *start)
 	LogScan    *scan;
 
 	if (!id_sequence_last(stream->sequence_oid, &last))
-		stream_raise_not_found(stream->name);
+		stream_raise_table_missing(stream);
 	start->head_id = 0;
 	scan = message_log_scan_begin(stream, snapshot, first, last);
 	start->start_id = find_id_by_time(scan, first, last, when - CREATED_AT_DISORDER_US);
