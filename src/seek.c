@@ -72,10 +72,6 @@ read_cursor(Seek *seek, GroupCursor *cursor)
 	UnregisterSnapshot(snapshot);
 	seek->before = Max(cursor->claimed, seek->stream.purged_through);
 	seek->after = seek->start.start_id - 1;
-
-	/* going to the head never goes back to what the group has had */
-	if (seek->start.head_id > 0)
-		seek->after = Max(seek->after, Min(seek->before, seek->start.head_id));
 }
 
 /* Does a claim hold messages between the places? */
@@ -173,9 +169,22 @@ write_start(const Seek *seek)
 	stream_invalidate_all();
 }
 
-/* Move the group. */
+/* Find where the group is to go. */
 static void
-move(Seek *seek)
+find_start(Seek *seek, const GroupStartArguments *arguments)
+{
+	group_start_find(&seek->stream, arguments, &seek->start);
+	if (arguments->is_beginning)
+		seek->start.start_id = oldest_id(&seek->stream);
+}
+
+/*
+ * Move the group.  Where the head is has to be found again when no claim can
+ * move the cursor any more: the group must not get twice what it claimed
+ * meanwhile.
+ */
+static void
+move(Seek *seek, const GroupStartArguments *arguments)
 {
 	GroupCursor cursor;
 	LeaseTables tables;
@@ -189,6 +198,7 @@ move(Seek *seek)
 		lease_wait_for_claim(&tables, seek->group.group_id, *(int64 *) list_nth(dropped, i));
 
 	group_lock(&seek->group);
+	find_start(seek, arguments);
 	read_cursor(seek, &cursor);
 	drop_claims(seek, &tables, find_claims(seek, &tables), &cursor);
 	lease_close(&tables);
@@ -228,13 +238,11 @@ sqlstreams_seek(PG_FUNCTION_ARGS)
 	group_lookup(&seek.stream, group_name, &seek.group);
 	CommandCounterIncrement();
 	check_start(&seek, &arguments);
-	group_start_find(&seek.stream, &arguments, &seek.start);
-	if (arguments.is_beginning)
-		seek.start.start_id = oldest_id(&seek.stream);
+	find_start(&seek, &arguments);
 	if (is_dry_run)
 		read_cursor(&seek, &cursor);
 	else
-		move(&seek);
+		move(&seek, &arguments);
 
 	values[0] = Int64GetDatum(seek.before);
 	values[1] = Int64GetDatum(seek.after);
