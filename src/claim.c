@@ -390,12 +390,21 @@ wants_row(const Claim *claim, LogScan *scan)
 {
 	Datum	   *row;
 	bool	   *isnull;
+	text	   *routing_key = NULL;
+	bool		is_wanted;
 
 	if (group_wants_all(&claim->group) && message_log_scan_id(scan) > claim->group.head_id)
 		return true;
 	message_log_scan_row(scan, &row, &isnull);
-	return group_wants(&claim->group, message_log_scan_id(scan), DatumGetInt32(row[Anum_log_schema_version - 1]),
-					   isnull[Anum_log_routing_key - 1] ? NULL : DatumGetTextPP(row[Anum_log_routing_key - 1]));
+	if (!isnull[Anum_log_routing_key - 1])
+		routing_key = DatumGetTextPP(row[Anum_log_routing_key - 1]);
+	is_wanted = group_wants(&claim->group, message_log_scan_id(scan),
+							DatumGetInt32(row[Anum_log_schema_version - 1]), routing_key);
+
+	/* a claim can step over many messages with compressed keys */
+	if (routing_key != NULL && routing_key != (text *) DatumGetPointer(row[Anum_log_routing_key - 1]))
+		pfree(routing_key);
+	return is_wanted;
 }
 
 /*
@@ -431,7 +440,10 @@ return_fresh_in_snapshot(Claim *claim, IdSet *returned)
 				id_set_append(returned, next_id);
 			}
 			else
+			{
 				claim->scan_left--;
+				CHECK_FOR_INTERRUPTS();
+			}
 			cursor->claimed = next_id;
 		}
 		else if (cursor->claimed < window_end || window_end == claim->last_id)
