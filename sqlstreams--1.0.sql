@@ -52,6 +52,9 @@ CREATE TABLE sqlstreams.consumer_group (
     message_min          jsonb,
     message_max          jsonb,
     start_id             bigint NOT NULL,
+    head_id              bigint NOT NULL,
+    head_missing_from    bigint,
+    head_missing         bytea,
     UNIQUE (stream_id, group_name)
 );
 COMMENT ON TABLE sqlstreams.consumer_group IS 'the consumer groups and their settings; change them with alter_group';
@@ -207,6 +210,21 @@ CREATE FUNCTION sqlstreams.drop_group(stream text, consumer_group text, if_exist
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_drop_group';
 COMMENT ON FUNCTION sqlstreams.drop_group(text, text, boolean) IS
 'drops a consumer group with its cursor and claims; true when it did, false when there was none and if_exists is set. Errors: SS001, SS002 no such stream or group, 42501 not the owner';
+
+CREATE FUNCTION sqlstreams.seek(
+    stream         text,
+    consumer_group text,
+    start_position text        DEFAULT NULL,
+    start_id       bigint      DEFAULT NULL,
+    start_time     timestamptz DEFAULT NULL,
+    dry_run        boolean     DEFAULT false,
+    OUT claimed_before bigint,
+    OUT claimed_after  bigint,
+    OUT messages       bigint
+) RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_seek';
+COMMENT ON FUNCTION sqlstreams.seek(text, text, text, bigint, timestamptz, boolean) IS
+'moves a consumer group to a position (beginning, head), a message id or a time, of which one must be given; claims on messages in between are dropped (SS004). dry_run: only says where it would be. messages: ids to be delivered again, negative: skipped. Errors: SS001, SS002 no such stream or group, 22023 a bad value or an id that the stream keeps no more, 42501 not the owner';
 
 --
 -- Produce

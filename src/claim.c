@@ -32,6 +32,7 @@
 #include "message_log.h"
 #include "relaxed_commit.h"
 #include "resolution.h"
+#include "settings.h"
 
 PG_FUNCTION_INFO_V1(sqlstreams_claim);
 PG_FUNCTION_INFO_V1(sqlstreams_pop);
@@ -70,6 +71,7 @@ typedef struct Claim
 	bool		is_pop;			/* no lease: the messages are done */
 	int64		messages_left;	/* how many more may be returned */
 	int64		bytes_left;
+	int64		scan_left;		/* log rows that may still be stepped over */
 	char	   *consumer;
 	int64		lease_us;
 	ReturnSetInfo *result;
@@ -377,7 +379,33 @@ can_pass_hole_now(Claim *claim)
 static int64
 fresh_window_end(const Claim *claim)
 {
-	return Min(claim->last_id, claim->cursor.claimed + claim->messages_left);
+	bool		wants_all = group_wants_all(&claim->group) && claim->cursor.claimed >= claim->group.head_id;
+	int64		width = wants_all ? claim->messages_left : claim->scan_left;
+
+	return Min(claim->last_id, claim->cursor.claimed + width);
+}
+
+/* Does the group get the row where the scan is? */
+static bool
+wants_row(const Claim *claim, LogScan *scan)
+{
+	Datum	   *row;
+	bool	   *isnull;
+	text	   *routing_key = NULL;
+	bool		is_wanted;
+
+	if (group_wants_all(&claim->group) && message_log_scan_id(scan) > claim->group.head_id)
+		return true;
+	message_log_scan_row(scan, &row, &isnull);
+	if (!isnull[Anum_log_routing_key - 1])
+		routing_key = DatumGetTextPP(row[Anum_log_routing_key - 1]);
+	is_wanted = group_wants(&claim->group, message_log_scan_id(scan),
+							DatumGetInt32(row[Anum_log_schema_version - 1]), routing_key);
+
+	/* a claim can step over many messages with compressed keys */
+	if (routing_key != NULL && routing_key != (text *) DatumGetPointer(row[Anum_log_routing_key - 1]))
+		pfree(routing_key);
+	return is_wanted;
 }
 
 /*
@@ -394,7 +422,7 @@ return_fresh_in_snapshot(Claim *claim, IdSet *returned)
 	LogScan    *scan = message_log_scan_begin(&claim->stream, snapshot, cursor->claimed + 1, window_end);
 	bool		ended_at_hole = false;
 
-	while (has_room(claim))
+	while (has_room(claim) && claim->scan_left > 0)
 	{
 		bool		has_row = message_log_scan_next(scan);
 		int64		next_id;	/* where the hole ends that may lie before it */
@@ -407,8 +435,16 @@ return_fresh_in_snapshot(Claim *claim, IdSet *returned)
 			break;
 		if (has_row)
 		{
-			return_message(claim, scan, 0);
-			id_set_append(returned, next_id);
+			if (wants_row(claim, scan))
+			{
+				return_message(claim, scan, 0);
+				id_set_append(returned, next_id);
+			}
+			else
+			{
+				claim->scan_left--;
+				CHECK_FOR_INTERRUPTS();
+			}
 			cursor->claimed = next_id;
 		}
 		else if (cursor->claimed < window_end || window_end == claim->last_id)
@@ -514,6 +550,7 @@ make_claim(Claim *claim, const char *stream_name, const char *group_name)
 
 	if (claim->lease_us == 0)
 		claim->lease_us = claim->group.timeout_us + LEASE_MARGIN_US;
+	claim->scan_left = sqlstreams_max_scan;
 	claim->now = GetCurrentTimestamp();
 	claim->expires_at = duration_add(claim->now, claim->lease_us);
 	claim->claim_id = lease_draw_claim_id();

@@ -3,8 +3,9 @@
  *		A consumer group's definition: load it, cache it, lock it.
  *
  * Cached as streams are (stream.c), by stream and name, under the same
- * generation.  The effective options of an entry are kept for the life of the
- * backend: claims that are still building their rows may point at them.
+ * generation.  An entry owns a memory context with its patterns and options,
+ * which goes when the group is looked up and has changed: no claim is being made
+ * at that time, since a claim runs no code of users.
  */
 #include "postgres.h"
 
@@ -15,7 +16,6 @@
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/builtins.h"
-#include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -57,27 +57,43 @@ group_init(void)
 							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-/* Fill a group from its row in sqlstreams.consumer_group. */
+/*
+ * Fill a group from its row in sqlstreams.consumer_group.  What it points to is
+ * made in a context of its own.
+ */
 static void
 fill_from_row(ConsumerGroup *group, HeapTuple tuple, TupleDesc desc)
 {
-	Datum		values[Anum_group_exponent + 1];
-	bool		isnull;
+	Datum		values[Anum_group_head_missing + 1];
+	bool		isnull[Anum_group_head_missing + 1];
+	MemoryContext old;
 
-	for (int i = 1; i <= Anum_group_exponent; i++)
-		values[i] = heap_getattr(tuple, i, desc, &isnull);
+	for (int i = 1; i <= Anum_group_head_missing; i++)
+		values[i] = heap_getattr(tuple, i, desc, &isnull[i]);
 
 	memset(group, 0, sizeof(ConsumerGroup));
+	group->context = AllocSetContextCreate(CurrentMemoryContext, "sqlstreams consumer group",
+										   ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(group->context);
 	strlcpy(group->name, TextDatumGetCString(values[Anum_group_name]), sizeof(group->name));
 	group->group_id = DatumGetInt64(values[Anum_group_id]);
 	group->stream_id = DatumGetInt64(values[Anum_group_stream_id]);
 	group->timeout_us = duration_from_interval(DatumGetIntervalP(values[Anum_group_timeout]));
+	if (!isnull[Anum_group_schema_version])
+		group->schema_version = DatumGetInt32(values[Anum_group_schema_version]);
+	if (!isnull[Anum_group_bindings])
+		routing_compile(&group->routing, DatumGetArrayTypeP(values[Anum_group_bindings]));
 	group->options = message_options_of_group(values[Anum_group_timeout],
 											  values[Anum_group_max_retries],
 											  values[Anum_group_max_delays],
 											  values[Anum_group_base_delay],
 											  values[Anum_group_max_delay],
 											  values[Anum_group_exponent]);
+	group->head_id = DatumGetInt64(values[Anum_group_head_id]);
+	if (!isnull[Anum_group_head_missing])
+		id_set_decode(&group->missing, DatumGetInt64(values[Anum_group_head_missing_from]),
+					  DatumGetByteaPP(values[Anum_group_head_missing]));
+	MemoryContextSwitchTo(old);
 }
 
 /* Read a group from the configuration; false when there is none. */
@@ -114,7 +130,7 @@ group_lookup_if_exists(const Stream *stream, const char *name, ConsumerGroup *gr
 {
 	GroupKey	key;
 	GroupEntry *entry;
-	MemoryContext old;
+	bool		found;
 
 	if (strlen(name) > STREAM_NAME_MAX_BYTES)
 		return false;
@@ -132,21 +148,17 @@ group_lookup_if_exists(const Stream *stream, const char *name, ConsumerGroup *gr
 	if (!load(stream, name, group))
 	{
 		if (entry != NULL)
+		{
+			MemoryContextDelete(entry->group.context);
 			hash_search(group_cache, &key, HASH_REMOVE, NULL);
+		}
 		return false;
 	}
 
-	/* most reloads are for a change elsewhere: then the options stay */
-	if (entry != NULL && entry->group.group_id == group->group_id &&
-		datumIsEqual(entry->group.options, group->options, false, -1))
-		group->options = entry->group.options;
-	else
-	{
-		old = MemoryContextSwitchTo(TopMemoryContext);
-		group->options = datumCopy(group->options, false, -1);
-		MemoryContextSwitchTo(old);
-	}
-	entry = hash_search(group_cache, &key, HASH_ENTER, NULL);
+	entry = hash_search(group_cache, &key, HASH_ENTER, &found);
+	if (found)
+		MemoryContextDelete(entry->group.context);
+	MemoryContextSetParent(group->context, TopMemoryContext);
 	entry->group = *group;
 	return true;
 }
@@ -160,6 +172,26 @@ group_lookup(const Stream *stream, const char *name, ConsumerGroup *group)
 				(errcode(ERRCODE_GROUP_NOT_FOUND),
 				 errmsg("consumer group \"%s\" of stream \"%s\" does not exist", stream_clip_name(name), stream->name),
 				 errhint("Create it with sqlstreams.create_group().")));
+}
+
+/* Does the group get every message? */
+bool
+group_wants_all(const ConsumerGroup *group)
+{
+	return group->schema_version == 0 && group->routing.count == 0;
+}
+
+/*
+ * Does the group get a message with this id, version and routing key (NULL:
+ * none)?
+ */
+bool
+group_wants(const ConsumerGroup *group, int64 message_id, int32 schema_version, const text *routing_key)
+{
+	if (message_id <= group->head_id && !id_set_contains(&group->missing, message_id))
+		return false;
+	return (group->schema_version == 0 || group->schema_version == schema_version) &&
+		routing_matches(&group->routing, routing_key);
 }
 
 /* Has nothing changed since the group was looked up? */

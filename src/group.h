@@ -5,6 +5,8 @@
 #ifndef SQLSTREAMS_GROUP_H
 #define SQLSTREAMS_GROUP_H
 
+#include "id_set.h"
+#include "routing.h"
 #include "stream.h"
 
 typedef struct ConsumerGroup
@@ -14,8 +16,13 @@ typedef struct ConsumerGroup
 	int64		stream_id;
 	uint64		generation;		/* of the cache when this was read */
 	int64		timeout_us;
-	Datum		options;		/* jsonb: the effective options of a message;
-								 * lives as long as the backend */
+	int32		schema_version; /* the only one that the group gets; 0: all */
+	Datum		options;		/* jsonb: the effective options of a message */
+	Routing		routing;
+	int64		head_id;		/* up to it, the group gets only ... */
+	IdSet		missing;		/* ... these: it began at the head */
+	MemoryContext context;		/* of what these three point to: they last
+								 * until the group is looked up again */
 } ConsumerGroup;
 
 /* Column numbers of sqlstreams.consumer_group. */
@@ -24,16 +31,24 @@ typedef struct ConsumerGroup
 #define Anum_group_name					3
 #define Anum_group_timeout				4
 #define Anum_group_max_reclaims			5
+#define Anum_group_bindings				6
+#define Anum_group_schema_version		7
 #define Anum_group_max_retries			10
 #define Anum_group_max_delays			11
 #define Anum_group_base_delay			12
 #define Anum_group_max_delay			13
 #define Anum_group_exponent				14
 #define Anum_group_start_id				18
+#define Anum_group_head_id				19
+#define Anum_group_head_missing_from	20
+#define Anum_group_head_missing			21
 
 extern void group_init(void);
 extern void group_lookup(const Stream *stream, const char *name, ConsumerGroup *group);
 extern bool group_lookup_if_exists(const Stream *stream, const char *name, ConsumerGroup *group);
+extern bool group_wants_all(const ConsumerGroup *group);
+extern bool group_wants(const ConsumerGroup *group, int64 message_id, int32 schema_version,
+						const text *routing_key);
 extern bool group_is_current(const ConsumerGroup *group);
 extern void group_lock(const ConsumerGroup *group);
 

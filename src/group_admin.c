@@ -23,6 +23,7 @@
 #include "cursor.h"
 #include "errors.h"
 #include "group.h"
+#include "group_start.h"
 #include "lease.h"
 #include "options.h"
 #include "storage.h"
@@ -54,8 +55,8 @@ enum
 };
 
 static const ConfigSetting settings[SETTING_COUNT] = {
-	{"bindings", TEXTARRAYOID, NULL, 0, 0, false},
-	{"schema_version", INT8OID, NULL, 1, PG_INT32_MAX, false},
+	{"bindings", TEXTARRAYOID, NULL, 0, 0, true},
+	{"schema_version", INT8OID, NULL, 1, PG_INT32_MAX, true},
 	{"concurrency", TEXTOID, NULL, 0, 0, true},
 	{"concurrency_override", TEXTOID, NULL, 0, 0, true},
 	{"timeout", INTERVALOID, "30 seconds", 1, 0, true},
@@ -145,44 +146,6 @@ refuse_unsupported_settings(const ConfigValue *values)
 	refuse_unsupported_concurrency("concurrency_override", &values[SETTING_CONCURRENCY_OVERRIDE]);
 }
 
-/*
- * The first id that a new group reads, from the arguments start_position,
- * start_id and start_time, of which one may be given.  Raises 22023; *refused
- * is set to the argument that nothing applies yet, if one is given.
- */
-static int64
-get_start_id(FunctionCallInfo fcinfo, int first, const char **refused)
-{
-	bool		has_position = !PG_ARGISNULL(first);
-	bool		has_id = !PG_ARGISNULL(first + 1);
-	bool		has_time = !PG_ARGISNULL(first + 2);
-	char	   *position;
-
-	if (has_position + has_id + has_time > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("only one of \"start_position\", \"start_id\" and \"start_time\" may be given")));
-
-	*refused = NULL;
-	if (has_position)
-	{
-		position = text_to_cstring(PG_GETARG_TEXT_PP(first));
-		if (strcmp(position, "head") == 0)
-			*refused = "start_position";
-		else if (strcmp(position, "beginning") != 0)
-			argument_raise_invalid("start_position", _("It must be \"beginning\" or \"head\"."));
-	}
-	if (has_time)
-	{
-		if (TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(first + 2)))
-			argument_raise_invalid("start_time", _("It must be finite."));
-		*refused = "start_time";
-	}
-	if (has_id && PG_GETARG_INT64(first + 1) < 1)
-		argument_raise_invalid("start_id", _("It must be 1 or greater."));
-	return has_id ? PG_GETARG_INT64(first + 1) : 1;
-}
-
 /* The id of the stream's group of this name, or 0.  The caller has locked the stream. */
 static int64
 find_group(const Stream *stream, const char *name)
@@ -200,26 +163,32 @@ find_group(const Stream *stream, const char *name)
 
 /* Add the row of a new group; every setting has a value.  Returns its id. */
 static int64
-insert_group(const Stream *stream, const char *name, int64 start_id, const ConfigValue *values)
+insert_group(const Stream *stream, const char *name, const GroupStart *start, const ConfigValue *values)
 {
-	Oid			types[SETTING_COUNT + 3] = {INT8OID, TEXTOID, INT8OID};
-	Datum		datums[SETTING_COUNT + 3] = {Int64GetDatum(stream->stream_id),
-		CStringGetTextDatum(name), Int64GetDatum(start_id)};
-	char		nulls[SETTING_COUNT + 4] = "   ";
+	Oid			types[SETTING_COUNT + 6] = {INT8OID, TEXTOID, INT8OID, INT8OID, INT8OID, BYTEAOID};
+	Datum		datums[SETTING_COUNT + 6] = {Int64GetDatum(stream->stream_id),
+		CStringGetTextDatum(name), Int64GetDatum(start->start_id), Int64GetDatum(start->head_id)};
+	char		nulls[SETTING_COUNT + 7] = "    nn";
 	int64		group_id = 0;
 
+	if (start->missing.run_count > 0)
+	{
+		datums[4] = Int64GetDatum(start->missing.runs[0].first);
+		datums[5] = PointerGetDatum(id_set_encode(&start->missing));
+		nulls[4] = nulls[5] = ' ';
+	}
 	for (int i = 0; i < SETTING_COUNT; i++)
 	{
-		types[i + 3] = settings[i].type;
-		datums[i + 3] = values[i].value;
-		nulls[i + 3] = values[i].is_null ? 'n' : ' ';
+		types[i + 6] = settings[i].type;
+		datums[i + 6] = values[i].value;
+		nulls[i + 6] = values[i].is_null ? 'n' : ' ';
 	}
 	(void) config_execute("INSERT INTO sqlstreams.consumer_group"
-						  " (group_id, stream_id, group_name, start_id, bindings, schema_version, concurrency,"
+						  " (group_id, stream_id, group_name, start_id, head_id, head_missing_from, head_missing, bindings, schema_version, concurrency,"
 						  " concurrency_override, timeout, max_retries, max_delays, base_delay,"
 						  " max_delay, exponent, initial_backoff, message_min, message_max, max_reclaims)"
 						  " VALUES (pg_catalog.nextval('sqlstreams.group_id_seq'), $1, $2, $3, $4, $5,"
-						  " $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
+						  " $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)"
 						  " RETURNING group_id",
 						  lengthof(types), types, datums, nulls, &group_id);
 	return group_id;
@@ -238,15 +207,16 @@ ensure_group_tables(Stream *stream)
 }
 
 /*
- * Make a group that reads from start_id on; its arguments have been checked.
+ * Make a group; its arguments have been checked.
  * Returns its id, or that of the one that exists.  Raises SS001, SS003 and
  * 42501.
  */
 static int64
-create_group(const char *stream_name, const char *name, int64 start_id,
+create_group(const char *stream_name, const char *name, const GroupStartArguments *arguments,
 			 ConfigValue *values, bool if_not_exists)
 {
 	Stream		stream;
+	GroupStart	start;
 	int64		group_id;
 
 	config_lock_stream(stream_name, &stream);
@@ -263,8 +233,9 @@ create_group(const char *stream_name, const char *name, int64 start_id,
 
 	ensure_group_tables(&stream);
 	config_set_defaults(settings, SETTING_COUNT, values);
-	group_id = insert_group(&stream, name, start_id, values);
-	cursor_create(&stream, group_id, start_id - 1);
+	group_start_find(&stream, arguments, &start);
+	group_id = insert_group(&stream, name, &start, values);
+	cursor_create(&stream, group_id, start.start_id - 1);
 	stream_invalidate_all();
 	return group_id;
 }
@@ -278,8 +249,7 @@ sqlstreams_create_group(PG_FUNCTION_ARGS)
 {
 	char	   *stream_name;
 	char	   *name;
-	int64		start_id;
-	const char *refused;
+	GroupStartArguments start;
 	bool		if_not_exists = PG_ARGISNULL(19) ? false : PG_GETARG_BOOL(19);
 	ConfigValue values[SETTING_COUNT];
 
@@ -289,13 +259,11 @@ sqlstreams_create_group(PG_FUNCTION_ARGS)
 	config_get_values(fcinfo, 5, settings, SETTING_COUNT, values);
 
 	stream_check_name("consumer_group", name, false);
-	start_id = get_start_id(fcinfo, 2, &refused);
+	start = group_start_read(fcinfo, 2);
 	check_settings(values);
-	if (refused != NULL)
-		config_raise_unsupported(refused);
 	refuse_unsupported_settings(values);
 
-	PG_RETURN_INT64(create_group(stream_name, name, start_id, values, if_not_exists));
+	PG_RETURN_INT64(create_group(stream_name, name, &start, values, if_not_exists));
 }
 
 /*

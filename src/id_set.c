@@ -25,9 +25,9 @@ id_set_init(IdSet *set)
 	set->runs = palloc(sizeof(IdRun) * INITIAL_RUNS);
 }
 
-/* Add a run that begins after the set's last id. */
-static void
-append_run(IdSet *set, int64 first, int64 count)
+/* Add consecutive ids, or none, that are higher than all in the set. */
+void
+id_set_append_run(IdSet *set, int64 first, int64 count)
 {
 	IdRun	   *last = set->run_count > 0 ? &set->runs[set->run_count - 1] : NULL;
 
@@ -51,7 +51,7 @@ append_run(IdSet *set, int64 first, int64 count)
 void
 id_set_append(IdSet *set, int64 id)
 {
-	append_run(set, id, 1);
+	id_set_append_run(set, id, 1);
 }
 
 /* How many ids the set has. */
@@ -118,10 +118,10 @@ id_set_subtract(IdSet *set, const int64 *sorted_ids, int64 count)
 		{
 			if (sorted_ids[next] < first)
 				continue;
-			append_run(&rest, first, sorted_ids[next] - first);
+			id_set_append_run(&rest, first, sorted_ids[next] - first);
 			first = sorted_ids[next] + 1;
 		}
-		append_run(&rest, first, end - first);
+		id_set_append_run(&rest, first, end - first);
 	}
 	pfree(set->runs);
 	*set = rest;
@@ -144,6 +144,26 @@ id_set_remove_through(IdSet *set, int64 last)
 			set->runs[kept++] = run;
 	}
 	set->run_count = kept;
+}
+
+/* Take the ids from one to another, both included, out of the set. */
+void
+id_set_remove_range(IdSet *set, int64 first, int64 last)
+{
+	IdSet		rest;
+
+	id_set_init(&rest);
+	for (int i = 0; i < set->run_count; i++)
+	{
+		int64		run_first = set->runs[i].first;
+		int64		run_last = run_first + set->runs[i].count - 1;
+
+		id_set_append_run(&rest, run_first, Max(Min(run_last, first - 1) - run_first + 1, 0));
+		run_first = Max(run_first, last + 1);
+		id_set_append_run(&rest, run_first, Max(run_last - run_first + 1, 0));
+	}
+	pfree(set->runs);
+	*set = rest;
 }
 
 static void
@@ -225,7 +245,7 @@ id_set_decode(IdSet *set, int64 first_id, const bytea *encoded)
 		count = get_integer(&position, end);
 		if (count == 0 || first > PG_INT64_MAX || count > PG_INT64_MAX - first)
 			raise_corrupted();
-		append_run(set, first, count);
+		id_set_append_run(set, first, count);
 		first += count;
 	}
 	if (set->run_count == 0)

@@ -24,11 +24,13 @@ typedef struct IdSet
 
 extern void id_set_init(IdSet *set);
 extern void id_set_append(IdSet *set, int64 id);
+extern void id_set_append_run(IdSet *set, int64 first, int64 count);
 extern int64 id_set_count(const IdSet *set);
 extern bool id_set_contains(const IdSet *set, int64 id);
 extern int64 id_set_nth(const IdSet *set, int64 n);
 extern void id_set_subtract(IdSet *set, const int64 *sorted_ids, int64 count);
 extern void id_set_remove_through(IdSet *set, int64 last);
+extern void id_set_remove_range(IdSet *set, int64 first, int64 last);
 extern bytea *id_set_encode(const IdSet *set);
 extern void id_set_decode(IdSet *set, int64 first_id, const bytea *encoded);
 

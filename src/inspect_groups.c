@@ -124,7 +124,7 @@ for_each_group(GroupView *view, PutGroup put)
 	SPITupleTable *rows = inspect_query("SELECT s.stream_name, g.group_name, g.group_id,"
 										" g.bindings, g.schema_version,"
 										" pg_catalog.to_jsonb(g) OPERATOR(pg_catalog.-)"
-										" '{group_id,stream_id,group_name,start_id}'::pg_catalog.text[]"
+										" '{group_id,stream_id,group_name,start_id,head_id,head_missing_from,head_missing}'::pg_catalog.text[]"
 										" FROM sqlstreams.consumer_group g"
 										" JOIN sqlstreams.stream s"
 										" ON s.stream_id OPERATOR(pg_catalog.=) g.stream_id"

@@ -329,6 +329,56 @@ lease_is_resolved(LeaseTables *tables, int64 claim_id, int64 message_id, Snapsho
 	return found;
 }
 
+/*
+ * Remove all rows of a claim, waiting for those who are resolving messages of
+ * it, and return its segments without what is resolved.  NIL when the claim is
+ * gone.
+ */
+List *
+lease_remove_claim(LeaseTables *tables, int64 group_id, int64 claim_id)
+{
+	List	   *segments;
+	ListCell   *cell;
+	Snapshot	snapshot;
+	int64	   *resolved;
+	int64		resolved_count;
+
+	/* when the anchor was replaced meanwhile, by extend, find the new one */
+	do
+	{
+		snapshot = RegisterSnapshot(GetLatestSnapshot());
+		segments = lease_load_claim(tables, group_id, claim_id, snapshot);
+		UnregisterSnapshot(snapshot);
+		if (segments == NIL)
+			return NIL;
+	} while (lease_delete(tables, linitial(segments), true) != TM_Ok);
+
+	for_each_from(cell, segments, 1)
+		(void) lease_delete(tables, lfirst(cell), true);
+
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	resolved = lease_load_resolved(tables, claim_id, snapshot, &resolved_count);
+	UnregisterSnapshot(snapshot);
+	foreach(cell, segments)
+		id_set_subtract(&((LeaseSegment *) lfirst(cell))->members, resolved, resolved_count);
+	if (resolved_count > 0)
+		lease_delete_resolved(tables, claim_id);
+	return segments;
+}
+
+/* Wait for those who are resolving messages of a claim, and keep others out. */
+void
+lease_wait_for_claim(LeaseTables *tables, int64 group_id, int64 claim_id)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	List	   *segments = lease_load_claim(tables, group_id, claim_id, snapshot);
+
+	if (segments != NIL)
+		(void) state_table_lock(&tables->leases, &((LeaseSegment *) linitial(segments))->tid,
+								snapshot, LockTupleExclusive);
+	UnregisterSnapshot(snapshot);
+}
+
 /* Move the point before which no live lease ends so that it is not later. */
 void
 lease_hint_not_after(GroupCursor *cursor, TimestampTz when)

@@ -43,6 +43,8 @@ extern int64 lease_draw_claim_id(void);
 extern void lease_insert(LeaseTables *tables, int64 group_id, const LeaseSegment *segment);
 extern TM_Result lease_delete(LeaseTables *tables, LeaseSegment *segment, bool wait);
 extern List *lease_load_claim(LeaseTables *tables, int64 group_id, int64 claim_id, Snapshot snapshot);
+extern List *lease_remove_claim(LeaseTables *tables, int64 group_id, int64 claim_id);
+extern void lease_wait_for_claim(LeaseTables *tables, int64 group_id, int64 claim_id);
 extern List *lease_load_group(LeaseTables *tables, int64 group_id, Snapshot snapshot);
 extern int64 *lease_load_resolved(LeaseTables *tables, int64 claim_id, Snapshot snapshot, int64 *count);
 extern void lease_delete_resolved(LeaseTables *tables, int64 claim_id);

@@ -82,36 +82,16 @@ load_claim_now(const Stream *stream, LeaseTables *tables, const ConsumerGroup *g
 
 /*
  * Remove all rows of a claim, waiting for those who are resolving messages of
- * it, and return its segments without what is resolved.  NIL when the claim is
- * gone.
+ * it, and return its segments with what was open.
  */
 static List *
 remove_claim(const Stream *stream, LeaseTables *tables, const ConsumerGroup *group, int64 claim_id)
 {
-	List	   *segments;
+	List	   *segments = lease_remove_claim(tables, group->group_id, claim_id);
 	ListCell   *cell;
-	Snapshot	snapshot;
-	int64	   *resolved;
-	int64		resolved_count;
 
-	/* when the anchor was replaced meanwhile, by extend, find the new one */
-	do
-	{
-		segments = load_claim_now(stream, tables, group, claim_id);
-		if (segments == NIL)
-			return NIL;
-	} while (lease_delete(tables, linitial(segments), true) != TM_Ok);
-
-	for_each_from(cell, segments, 1)
-		(void) lease_delete(tables, lfirst(cell), true);
-
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	resolved = lease_load_resolved(tables, claim_id, snapshot, &resolved_count);
-	UnregisterSnapshot(snapshot);
 	foreach(cell, segments)
-		id_set_subtract(&((LeaseSegment *) lfirst(cell))->members, resolved, resolved_count);
-	if (resolved_count > 0)
-		lease_delete_resolved(tables, claim_id);
+		id_set_remove_through(&((LeaseSegment *) lfirst(cell))->members, stream->purged_through);
 	return segments;
 }
 
@@ -145,7 +125,8 @@ share_claim(const Stream *stream, LeaseTables *tables, const ConsumerGroup *grou
 		TM_Result	result = TM_Ok;
 
 		if (segments != NIL)
-			result = state_table_lock_shared(&tables->leases, &((LeaseSegment *) linitial(segments))->tid, snapshot);
+			result = state_table_lock(&tables->leases, &((LeaseSegment *) linitial(segments))->tid,
+									  snapshot, LockTupleKeyShare);
 		UnregisterSnapshot(snapshot);
 		if (result == TM_Ok)
 			return segments;

@@ -9,6 +9,7 @@
 #include "settings.h"
 
 bool		sqlstreams_relaxed_claim = true;
+int			sqlstreams_max_scan = 10000;
 
 /* Define the settings.  Called once, when the library is loaded. */
 void
@@ -22,6 +23,15 @@ settings_init(void)
 							 PGC_USERSET,
 							 0,
 							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("sqlstreams.max_scan",
+							"Log rows that one claim may step over.",
+							"A consumer group with bindings or a schema version steps over what it does not get.",
+							&sqlstreams_max_scan,
+							10000, 1000, 1000000,
+							PGC_USERSET,
+							0,
+							NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("sqlstreams");
 }

@@ -306,14 +306,11 @@ state_table_delete(StateTable *table, ItemPointer tid, bool wait)
 							  InvalidSnapshot, InvalidSnapshot, true, &failure, false);
 }
 
-/*
- * Lock the row at a place against being deleted by others until the
- * transaction ends.  Any number of transactions can hold such a lock at once.
- */
+/* Lock the row at a place, waiting for others, until the transaction ends. */
 TM_Result
-state_table_lock_shared(StateTable *table, ItemPointer tid, Snapshot snapshot)
+state_table_lock(StateTable *table, ItemPointer tid, Snapshot snapshot, LockTupleMode mode)
 {
-	return lock_row(table, tid, snapshot, LockTupleKeyShare, LockWaitBlock);
+	return lock_row(table, tid, snapshot, mode, LockWaitBlock);
 }
 
 /* Begin to read rows in the order of an index.  Keys name table columns. */

@@ -39,7 +39,8 @@ extern void state_table_insert(StateTable *table, Datum *values, bool *isnull);
 extern bool state_table_insert_unless_exists(StateTable *table, Datum *values, bool *isnull,
 											 ItemPointer existing);
 extern TM_Result state_table_delete(StateTable *table, ItemPointer tid, bool wait);
-extern TM_Result state_table_lock_shared(StateTable *table, ItemPointer tid, Snapshot snapshot);
+extern TM_Result state_table_lock(StateTable *table, ItemPointer tid, Snapshot snapshot,
+								  LockTupleMode mode);
 extern void state_scan_begin(StateScan *scan, StateTable *table, Oid index,
 							 Snapshot snapshot, int key_count, ScanKey keys);
 extern HeapTuple state_scan_next(StateScan *scan, ScanDirection direction);

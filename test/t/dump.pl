@@ -25,9 +25,10 @@ $open->query_safe('BEGIN');
 $open->query_safe(q{SELECT sqlstreams.produce('s', '"open"')});
 sql($node, q{SELECT sqlstreams.produce('s', '"last"')});
 is(claimed($node, 's', 'h', 1), '1', 'a claim before the dump');
+sql($node, q{SELECT sqlstreams.create_group('s', 'head', start_position => 'head', bindings => '{a.*,b}', schema_version => 2)});
 
 my $streams = 'SELECT stream, stream_id, owner, messages_head, partition_size, idempotency_key_ttl, delivery_log FROM sqlstreams.streams ORDER BY 1';
-my $groups = "SELECT stream, consumer_group, group_id, claimed, committed, settings FROM sqlstreams.consumer_groups ORDER BY 1, 2";
+my $groups = "SELECT stream, consumer_group, group_id, claimed, committed, bindings, schema_version, settings FROM sqlstreams.consumer_groups ORDER BY 1, 2";
 my $messages = q{SELECT * FROM sqlstreams.peek('s', 1, 1000)};
 my $leases = 'SELECT consumer_group, claim_id, messages, unresolved, expires_at, takeovers FROM sqlstreams.leases ORDER BY 1, 2';
 my %before = map { $_ => sql($node, $_) } $streams, $groups, $messages, $leases;
@@ -57,6 +58,8 @@ for my $format ('custom', 'plain')
 	is(sql($node, q{SELECT sqlstreams.produce('s', '1', idempotency_key => 'c')}, $database), 0, "$format: keys are known");
 	is(sql($node, q{SELECT array_agg(id) FROM sqlstreams.produce_batch('s', '{11,12,13,14}') id}, $database), '{11,12,13,14}', "$format: ids go on rising, over partitions");
 	is(sql($node, q{SELECT string_agg(payload::text, ' ') FROM sqlstreams.claim('s', 'g', 100)}, $database), '11 12 13 14', "$format: and arrive");
+	sql($node, q{SELECT sqlstreams.produce_batch('s', '{15,16,17}', routing_keys => '{a.x,a,b}', schema_version => 2)}, $database);
+	is(sql($node, q{SELECT string_agg(payload::text, ' ') FROM sqlstreams.claim('s', 'head', 100)}, $database), '15 17', "$format: a group that began at the head gets what its bindings match");
 	cmp_ok(sql($node, q{SELECT max(stream_id) FROM sqlstreams.streams}, $database), '<', sql($node, q{SELECT sqlstreams.create_stream('new')}, $database), "$format: a new stream gets a new id");
 	cmp_ok(sql($node, q{SELECT max(group_id) FROM sqlstreams.consumer_groups}, $database), '<', sql($node, q{SELECT sqlstreams.create_group('s', 'i')}, $database), "$format: so does a new group");
 	is(sql($node, q{SELECT sqlstreams.produce('new', '1')}, $database), 1, "$format: which works");

@@ -1,0 +1,252 @@
+/*
+ * seek.c
+ *		The SQL function that moves a consumer group to another place.
+ *
+ * Claims on messages between the old place and the new one are dropped.  A
+ * transaction that is resolving such a claim is waited for before the group is
+ * locked: its messages may become claimable again when it rolls back, and a
+ * claim of the group must not wait for it.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "access.h"
+#include "arguments.h"
+#include "config.h"
+#include "cursor.h"
+#include "group.h"
+#include "group_start.h"
+#include "lease.h"
+#include "partition.h"
+
+PG_FUNCTION_INFO_V1(sqlstreams_seek);
+
+/* A seek as it is being done. */
+typedef struct Seek
+{
+	Stream		stream;
+	ConsumerGroup group;
+	GroupStart	start;
+	int64		before;			/* the cursor's place */
+	int64		after;
+} Seek;
+
+/* The oldest id that the log may still have. */
+static int64
+oldest_id(const Stream *stream)
+{
+	StreamPartition *partitions;
+	int			count = partition_list(stream, &partitions);
+	int64		first = count > 0 ? partition_first_id(stream, partitions[0].number) : 1;
+
+	return Max(first, stream->purged_through + 1);
+}
+
+/* Raise 22023 for a place that has left the log. */
+static void
+check_start(const Seek *seek, const GroupStartArguments *arguments)
+{
+	int64		oldest = oldest_id(&seek->stream);
+
+	if (arguments->has_id && arguments->id < oldest)
+		argument_raise_invalid("start_id",
+							   psprintf(_("The oldest message id that the stream keeps is %lld."),
+										(long long) oldest));
+}
+
+/* Read the group's cursor, and say where it is and where it goes. */
+static void
+read_cursor(Seek *seek, GroupCursor *cursor)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+
+	if (!cursor_read(&seek->stream, seek->group.group_id, snapshot, cursor))
+		elog(ERROR, "consumer group " INT64_FORMAT " has no cursor", seek->group.group_id);
+	UnregisterSnapshot(snapshot);
+	seek->before = Max(cursor->claimed, seek->stream.purged_through);
+	seek->after = seek->start.start_id - 1;
+}
+
+/* Does a claim hold messages between the places? */
+static bool
+is_in_window(const Seek *seek, const LeaseSegment *segment)
+{
+	int64		low = Min(seek->before, seek->after);
+	int64		high = Max(seek->before, seek->after);
+	const IdSet *members = &segment->members;
+
+	for (int i = 0; i < members->run_count; i++)
+	{
+		if (members->runs[i].first <= high && members->runs[i].first + members->runs[i].count - 1 > low)
+			return true;
+	}
+	return false;
+}
+
+/* The claims that hold messages between the places, as a list of their ids. */
+static List *
+find_claims(const Seek *seek, LeaseTables *tables)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	List	   *segments = lease_load_group(tables, seek->group.group_id, snapshot);
+	List	   *claims = NIL;
+	ListCell   *cell;
+
+	foreach(cell, segments)
+	{
+		LeaseSegment *segment = lfirst(cell);
+		int64	   *claim_id;
+
+		if (!is_in_window(seek, segment) ||
+			(claims != NIL && *(int64 *) llast(claims) == segment->claim_id))
+			continue;
+		claim_id = palloc(sizeof(int64));
+		*claim_id = segment->claim_id;
+		claims = lappend(claims, claim_id);
+	}
+	UnregisterSnapshot(snapshot);
+	return claims;
+}
+
+/*
+ * Drop claims.  Their messages outside of the window wait for a claim, as if
+ * they had been released.
+ */
+static void
+drop_claims(Seek *seek, LeaseTables *tables, List *claims, GroupCursor *cursor)
+{
+	int64		low = Min(seek->before, seek->after);
+	int64		high = Max(seek->before, seek->after);
+	TimestampTz now = GetCurrentTimestamp();
+	ListCell   *cell;
+
+	foreach(cell, claims)
+	{
+		List	   *segments = lease_remove_claim(tables, seek->group.group_id, *(int64 *) lfirst(cell));
+		ListCell   *segment_cell;
+
+		foreach(segment_cell, segments)
+		{
+			LeaseSegment *segment = lfirst(segment_cell);
+
+			id_set_remove_range(&segment->members, low + 1, high);
+			if (segment->members.run_count == 0)
+				continue;
+			segment->is_released = true;
+			segment->expires_at = now;
+			lease_put_back(tables, seek->group.group_id, cursor, segment);
+		}
+	}
+}
+
+/* Write where the group begins now. */
+static void
+write_start(const Seek *seek)
+{
+	const GroupStart *start = &seek->start;
+	bool		has_missing = start->missing.run_count > 0;
+	Oid			types[] = {INT8OID, INT8OID, INT8OID, INT8OID, BYTEAOID};
+	char		nulls[] = {' ', ' ', ' ', has_missing ? ' ' : 'n', has_missing ? ' ' : 'n', '\0'};
+	Datum		values[5] = {Int64GetDatum(seek->group.group_id), Int64GetDatum(start->start_id),
+	Int64GetDatum(start->head_id)};
+
+	if (has_missing)
+	{
+		values[3] = Int64GetDatum(start->missing.runs[0].first);
+		values[4] = PointerGetDatum(id_set_encode(&start->missing));
+	}
+	(void) config_execute("UPDATE sqlstreams.consumer_group"
+						  " SET start_id = $2, head_id = $3, head_missing_from = $4, head_missing = $5"
+						  " WHERE group_id OPERATOR(pg_catalog.=) $1",
+						  lengthof(types), types, values, nulls, NULL);
+	stream_invalidate_all();
+}
+
+/* Find where the group is to go. */
+static void
+find_start(Seek *seek, const GroupStartArguments *arguments)
+{
+	group_start_find(&seek->stream, arguments, &seek->start);
+	if (arguments->is_beginning)
+		seek->start.start_id = oldest_id(&seek->stream);
+}
+
+/*
+ * Move the group.  Where the head is has to be found again when no claim can
+ * move the cursor any more: the group must not get twice what it claimed
+ * meanwhile.
+ */
+static void
+move(Seek *seek, const GroupStartArguments *arguments)
+{
+	GroupCursor cursor;
+	LeaseTables tables;
+	List	   *dropped;
+
+	/* those who resolve such claims end first, while claims go on */
+	read_cursor(seek, &cursor);
+	lease_open(&seek->stream, &tables);
+	dropped = find_claims(seek, &tables);
+	for (int i = 0; i < list_length(dropped); i++)
+		lease_wait_for_claim(&tables, seek->group.group_id, *(int64 *) list_nth(dropped, i));
+
+	group_lock(&seek->group);
+	find_start(seek, arguments);
+	read_cursor(seek, &cursor);
+	drop_claims(seek, &tables, find_claims(seek, &tables), &cursor);
+	lease_close(&tables);
+
+	cursor.claimed = seek->after;
+	cursor.fence.last = 0;
+	cursor.fence.holder_count = 0;
+	cursor_write(&seek->stream, seek->group.group_id, &cursor);
+	write_start(seek);
+}
+
+/*
+ * seek(stream, consumer_group, start_position, start_id, start_time, dry_run):
+ * move a group; returns where it was, where it is, and how many ids come again.
+ */
+Datum
+sqlstreams_seek(PG_FUNCTION_ARGS)
+{
+	Seek		seek = {0};
+	char	   *stream_name = argument_get_name(fcinfo, 0, "stream");
+	char	   *group_name = argument_get_name(fcinfo, 1, "consumer_group");
+	GroupStartArguments arguments = group_start_read(fcinfo, 2);
+	bool		is_dry_run = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	GroupCursor cursor;
+	Datum		values[3];
+	bool		isnull[3] = {false};
+
+	PreventCommandIfReadOnly("sqlstreams.seek()");
+	if (arguments.count == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("one of \"start_position\", \"start_id\" and \"start_time\" must be given")));
+	InitMaterializedSRF(fcinfo, 0);
+
+	config_lock_stream(stream_name, &seek.stream);
+	group_lookup(&seek.stream, group_name, &seek.group);
+	CommandCounterIncrement();
+	check_start(&seek, &arguments);
+	find_start(&seek, &arguments);
+	if (is_dry_run)
+		read_cursor(&seek, &cursor);
+	else
+		move(&seek, &arguments);
+
+	values[0] = Int64GetDatum(seek.before);
+	values[1] = Int64GetDatum(seek.after);
+	values[2] = Int64GetDatum(seek.before - seek.after);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, isnull);
+	return (Datum) 0;
+}
