@@ -68,7 +68,7 @@ static const ConfigSetting settings[SETTING_COUNT] = {
 	{"initial_backoff", INTERVALOID, "5 seconds", 0, 0, false},
 	{"message_min", JSONBOID, NULL, 0, 0, false},
 	{"message_max", JSONBOID, NULL, 0, 0, false},
-	{"max_reclaims", INT8OID, "3", 0, MAX_COUNT, true}
+	{"max_reclaims", INT8OID, "3", 0, MAX_COUNT, false}
 };
 
 PG_FUNCTION_INFO_V1(sqlstreams_create_group);

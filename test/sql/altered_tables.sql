@@ -50,7 +50,7 @@ SELECT is(claimed('s', 'g', 10) || ' ' || claimed('s', 'g', 100), '41 42 43 44 4
 
 -- claims that are taken over become one segment, also when there were many
 SELECT lives_ok($$ SELECT sqlstreams.drop_group('s', 'g'), sqlstreams.create_group('s', 'g') $$, 'again');
-DO $$ BEGIN FOR i IN 1..50 LOOP PERFORM sqlstreams.claim('s', 'g', 1, '1 ms'); END LOOP; END $$;
+DO $$ BEGIN FOR i IN 1..50 LOOP PERFORM sqlstreams.claim('s', 'g', 1, '1 s'); END LOOP; END $$;
 SELECT wait_for_expiry('s', 'g');
 SELECT lives_ok($$ SELECT sqlstreams.claim('s', 'g', 100, '1 ms') $$, 'all of them are taken over');
 SELECT ok((SELECT count(*) FROM :lease) <= 3, 'few rows hold the leases');

@@ -50,16 +50,16 @@ SELECT fails($$ SELECT sqlstreams.create_group('s', 'x', start_position => 'begi
 SELECT fails($$ SELECT sqlstreams.create_group('s', 'x', start_id => 1, start_time => now()) $$, '22023', NULL, 'an id and a time');
 
 -- settings
-SELECT lives_ok($$ SELECT sqlstreams.create_group('s', 'set', timeout => '1 minute', max_reclaims => 7, concurrency => 'parallel') $$, 'settings at creation');
+SELECT lives_ok($$ SELECT sqlstreams.create_group('s', 'set', timeout => '1 minute', schema_version => 1, concurrency => 'parallel') $$, 'settings at creation');
 SELECT is((SELECT (settings ->> 'timeout')::interval FROM sqlstreams.consumer_groups WHERE stream = 's' AND consumer_group = 'set'), '1 minute'::interval,
   'the view shows them');
-SELECT is((SELECT (settings ->> 'max_reclaims')::bigint FROM sqlstreams.consumer_groups WHERE stream = 's' AND consumer_group = 'set'), 7::bigint, 'each');
+SELECT is((SELECT (settings ->> 'schema_version')::bigint FROM sqlstreams.consumer_groups WHERE stream = 's' AND consumer_group = 'set'), 1::bigint, 'each');
 SELECT ok((SELECT bool_and(lease_expires_at - clock_timestamp() BETWEEN '70 seconds' AND '75 seconds') FROM sqlstreams.claim('s', 'set', 3)),
   'a lease is the timeout plus 15 seconds');
 SELECT lives_ok($$ SELECT sqlstreams.alter_group('s', 'set', timeout => '10 seconds') $$, 'alter_group');
 SELECT ok((SELECT bool_and(lease_expires_at - clock_timestamp() BETWEEN '20 seconds' AND '25 seconds') FROM sqlstreams.claim('s', 'set', 3)),
   'applies to the next claim');
-SELECT is((SELECT (settings ->> 'max_reclaims')::bigint FROM sqlstreams.consumer_groups WHERE stream = 's' AND consumer_group = 'set'), 7::bigint, 'and leaves the rest');
+SELECT is((SELECT (settings ->> 'schema_version')::bigint FROM sqlstreams.consumer_groups WHERE stream = 's' AND consumer_group = 'set'), 1::bigint, 'and leaves the rest');
 SELECT lives_ok($$ SELECT sqlstreams.alter_group('s', 'set', reset => '{timeout,max_reclaims}') $$, 'reset');
 SELECT is((SELECT (settings ->> 'timeout')::interval FROM sqlstreams.consumer_groups WHERE stream = 's' AND consumer_group = 'set'), '30 seconds'::interval, 'puts the default back');
 SELECT lives_ok($$ SELECT sqlstreams.alter_group('s', 'set', reset => '{bindings,schema_version,concurrency,concurrency_override,max_retries,max_delays,base_delay,max_delay,exponent,initial_backoff,message_min,message_max}') $$,
