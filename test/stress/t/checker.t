@@ -235,6 +235,12 @@ subtest 'holders' => sub {
 	is(kinds(%clean, c => $claim, d => $takeover), '', 'a lease that ended');
 	is(kinds(%clean, c => $claim . acked('c:2', 28, 777, 'all', 2), d => $takeover),
 		'acked twice', 'a stale ack that is accepted');
+	(my $take_over_undone = claimed('d:1', 26, 888, '1=p.1=1', '2=p.2=1')) =~ s/commit/rollback/g;
+	is(kinds(%clean, c => $claim . acked('c:2', 28, 777, 'all', 2), d => $take_over_undone),
+		'', 'a late ack after a take-over that was rolled back');
+	(my $early_undone = claimed('d:1', 22, 888, '1=p.1=0', '2=p.2=0')) =~ s/commit/rollback/g;
+	is(kinds(%clean, c => $claim . acked('c:2', 24, 777, 'all', 2), d => $early_undone),
+		'two holders at once', 'a claim within a lease, though it was rolled back');
 	is(kinds(%clean, c => $claim . <<'TXT', d => $takeover), '', 'a stale ack that is refused');
 		28  send  ack  c:2  g  777  all
 		28.1  error  ack  c:2  SS004  lost

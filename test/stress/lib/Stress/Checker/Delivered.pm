@@ -136,12 +136,23 @@ sub _check_holders
 		my $first = shift @holds;
 		foreach my $next (@holds)
 		{
+			next if _is_take_over_undone($first, $next);
 			_report_overlap($group, $id, $first, $next, $report)
 			  if $next->{from} < $first->{to} && $next->{from} < $next->{to};
 			$first = $next if $next->{to} > $first->{to};
 		}
 	}
 	return;
+}
+
+# A take-over that is rolled back never was: a claim whose lease had ended before
+# it, and which nobody was acking, is still its holder's.
+sub _is_take_over_undone
+{
+	my ($first, $next) = @_;
+	return $next->{undone}
+	  && Stress::Checker::Resolved::lease_end($first->{claim}) < $next->{from}
+	  && (!$first->{acked} || $first->{acked}{sent} >= $next->{from});
 }
 
 sub _report_overlap
@@ -174,7 +185,7 @@ sub _hold
 	my %hold = (claim => $claim, from => $call->{received});
 	if (Stress::History::outcome($call) ne 'committed')
 	{
-		return { %hold, to => Stress::History::undone_at($call) };
+		return { %hold, to => Stress::History::undone_at($call), undone => 1 };
 	}
 	my $to = Stress::Checker::Resolved::lease_end($claim);
 	foreach my $use (Stress::Checker::Resolved::uses_of_message($claim, $id))
