@@ -151,8 +151,8 @@ sub _is_take_over_undone
 {
 	my ($first, $next) = @_;
 	return $next->{undone}
-	  && Stress::Checker::Resolved::lease_end($first->{claim}) < $next->{from}
-	  && (!$first->{acked} || $first->{acked}{sent} >= $next->{from});
+	  && (!$first->{acked} || $first->{acked}{sent} >= $next->{from})
+	  && Stress::Checker::Resolved::lease_end($first->{claim}) < $next->{from};
 }
 
 sub _report_overlap

@@ -29,7 +29,7 @@ sub check
 sub lease_end
 {
 	my ($claim) = @_;
-	my $end = $claim->{expires};
+	my $end = $claim->{expires} eq '-' ? 0 : $claim->{expires};
 	foreach my $use (grep { defined $_->{result} && !$_->{error} } @{ $claim->{uses} })
 	{
 		my $outcome = Stress::History::outcome($use);
