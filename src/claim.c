@@ -494,17 +494,9 @@ return_fresh(Claim *claim)
 static void
 read_cursor(Claim *claim)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	GroupCursor *cursor = &claim->cursor;
 
-	if (!cursor_read(&claim->stream, claim->group.group_id, snapshot, cursor))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("consumer group \"%s\" of stream \"%s\" has no cursor",
-						claim->group.name, claim->stream.name),
-				 errhint("Wait for a running restore to end, or drop the group.")));
-	UnregisterSnapshot(snapshot);
-
+	cursor_load(&claim->stream, &claim->group, cursor);
 	if (cursor->claimed < claim->stream.purged_through)
 	{
 		cursor->claimed = claim->stream.purged_through;

@@ -202,6 +202,28 @@ cursor_read(const Stream *stream, int64 group_id, Snapshot snapshot, GroupCursor
 	return found;
 }
 
+/*
+ * Read the cursor that a group must have, as it is now.  Raises
+ * SS002 when the group was dropped meanwhile, 55000 when only its cursor is
+ * missing.
+ */
+void
+cursor_load(const Stream *stream, const ConsumerGroup *group, GroupCursor *cursor)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	bool		found = cursor_read(stream, group->group_id, snapshot, cursor);
+	ConsumerGroup now;
+
+	UnregisterSnapshot(snapshot);
+	if (found)
+		return;
+	group_lookup(stream, group->name, &now);
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("consumer group \"%s\" of stream \"%s\" has no cursor", group->name, stream->name),
+			 errhint("Wait for a running restore to end, or drop the group.")));
+}
+
 /* Replace the version that was read.  The caller holds the group's lock. */
 void
 cursor_write(const Stream *stream, int64 group_id, GroupCursor *cursor)
@@ -212,7 +234,10 @@ cursor_write(const Stream *stream, int64 group_id, GroupCursor *cursor)
 	cursor->version++;
 	insert_row(&table, group_id, cursor);
 	if (state_table_delete(&table, &cursor->tid, true) != TM_Ok)
-		elog(ERROR, "cursor of consumer group " INT64_FORMAT " was changed without its lock", group_id);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a row of table \"%s\" was changed by hand", RelationGetRelationName(table.rel)),
+				 errhint("Retry, and leave this table to sqlstreams.")));
 	state_table_close(&table);
 }
 

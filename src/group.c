@@ -194,13 +194,6 @@ group_wants(const ConsumerGroup *group, int64 message_id, int32 schema_version, 
 		routing_matches(&group->routing, routing_key);
 }
 
-/* Has nothing changed since the group was looked up? */
-bool
-group_is_current(const ConsumerGroup *group)
-{
-	return group->generation == stream_cache_generation();
-}
-
 /*
  * Take the group's lock until the transaction ends.  It is held by the top
  * transaction, since a cursor's portal or a savepoint would give it up while

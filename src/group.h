@@ -49,7 +49,6 @@ extern bool group_lookup_if_exists(const Stream *stream, const char *name, Consu
 extern bool group_wants_all(const ConsumerGroup *group);
 extern bool group_wants(const ConsumerGroup *group, int64 message_id, int32 schema_version,
 						const text *routing_key);
-extern bool group_is_current(const ConsumerGroup *group);
 extern void group_lock(const ConsumerGroup *group);
 
 #endif							/* SQLSTREAMS_GROUP_H */

@@ -209,13 +209,28 @@ take_idempotency_keys(const char *name, Stream *stream, ProduceCall *call)
 	}
 }
 
+/* Is there nothing to store? */
+static bool
+has_only_duplicates(const ProduceCall *call, int count)
+{
+	if (call->key_count < count)
+		return false;
+	for (int i = 0; i < call->key_count; i++)
+	{
+		if (!call->keys[i].is_duplicate)
+			return false;
+	}
+	return true;
+}
+
 /*
  * Become a producer of the stream that has this name, with the idempotency keys
- * in hand.  The stream may be altered, renamed or dropped until the fence's
+ * in hand; not if all messages are duplicates, for these hold nobody back.  The
+ * stream may be altered, renamed or dropped until the fence's
  * lock is had; then the name is looked up again.
  */
 static void
-enter_stream(const char *name, ProduceCall *call, Stream *stream)
+enter_stream(const char *name, ProduceCall *call, int count, Stream *stream)
 {
 	int64		keys_of_stream = 0;
 	int64		entered_stream = 0;
@@ -231,6 +246,8 @@ enter_stream(const char *name, ProduceCall *call, Stream *stream)
 			take_idempotency_keys(name, stream, call);
 			keys_of_stream = stream->stream_id;
 		}
+		if (has_only_duplicates(call, count))
+			return;
 		fence_enter(stream);
 		if (stream_is_current(stream))
 			return;
@@ -250,7 +267,7 @@ append_messages(const char *name, ProduceCall *call, LogMessage *messages, int c
 	int64		first_id;
 	TimestampTz now;
 
-	enter_stream(name, call, &stream);
+	enter_stream(name, call, count, &stream);
 	for (int i = 0; i < call->key_count; i++)
 		is_duplicate[call->keys[i].message] = call->keys[i].is_duplicate;
 	for (int i = 0; i < count; i++)

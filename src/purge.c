@@ -70,8 +70,8 @@ purge_claim(LeaseTables *tables, int64 group_id, List *segments, int64 last)
 		LeaseSegment *segment = lfirst(cell);
 		bool		is_changed = is_affected(segment, last);
 
-		if (is_changed && segment != anchor && lease_delete(tables, segment, false) != TM_Ok)
-			elog(ERROR, "claim " INT64_FORMAT " was changed without its anchor", segment->claim_id);
+		if (is_changed && segment != anchor)
+			(void) lease_delete(tables, segment, true);
 		id_set_remove_through(&segment->members, last);
 		if (id_set_count(&segment->members) == 0)
 			continue;

@@ -269,15 +269,9 @@ static void
 lower_hint(const Stream *stream, const ConsumerGroup *group, TimestampTz now)
 {
 	GroupCursor cursor;
-	Snapshot	snapshot;
 
 	group_lock(group);
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	if (!cursor_read(stream, group->group_id, snapshot, &cursor))
-		ereport(ERROR,
-				(errcode(ERRCODE_GROUP_NOT_FOUND),
-				 errmsg("consumer group \"%s\" was dropped", group->name)));
-	UnregisterSnapshot(snapshot);
+	cursor_load(stream, group, &cursor);
 	lease_hint_not_after(&cursor, now);
 	cursor_write(stream, group->group_id, &cursor);
 }

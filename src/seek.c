@@ -65,11 +65,7 @@ check_start(const Seek *seek, const GroupStartArguments *arguments)
 static void
 read_cursor(Seek *seek, GroupCursor *cursor)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-
-	if (!cursor_read(&seek->stream, seek->group.group_id, snapshot, cursor))
-		elog(ERROR, "consumer group " INT64_FORMAT " has no cursor", seek->group.group_id);
-	UnregisterSnapshot(snapshot);
+	cursor_load(&seek->stream, &seek->group, cursor);
 	seek->before = Max(cursor->claimed, seek->stream.purged_through);
 	seek->after = seek->start.start_id - 1;
 }

@@ -40,6 +40,8 @@
 /* PostgreSQL measures the distance of no longer names. */
 #define CLOSE_NAME_MAX_BYTES 255
 
+pg_noreturn static void raise_incomplete(const Stream *stream);
+
 static HTAB *stream_cache = NULL;
 static uint64 cache_generation = 1;
 static Oid	config_table_oids[2] = {InvalidOid, InvalidOid};
@@ -223,8 +225,8 @@ stream_lookup_complete(const char *name, Stream *stream)
 }
 
 /* Raise 55000 for a stream that lacks some of its tables. */
-void
-stream_raise_incomplete(const Stream *stream)
+static void
+raise_incomplete(const Stream *stream)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -245,7 +247,7 @@ stream_raise_table_missing(const Stream *stream)
 	AcceptInvalidationMessages();
 	if (!stream_lookup_any(stream->name, &now) || now.stream_id != stream->stream_id)
 		stream_raise_not_found(stream->name);
-	stream_raise_incomplete(stream);
+	raise_incomplete(stream);
 }
 
 /*
@@ -258,7 +260,7 @@ stream_lookup_if_exists(const char *name, Stream *stream)
 	if (!stream_lookup_any(name, stream))
 		return false;
 	if (!OidIsValid(stream->log_oid) || !OidIsValid(stream->sequence_oid))
-		stream_raise_incomplete(stream);
+		raise_incomplete(stream);
 	return true;
 }
 

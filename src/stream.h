@@ -56,7 +56,6 @@ extern Oid	stream_config_table_oid(const char *table);
 extern void stream_check_name(const char *argument, const char *name, bool is_stream);
 extern const char *stream_clip_name(const char *name);
 pg_noreturn extern void stream_raise_not_found(const char *name);
-pg_noreturn extern void stream_raise_incomplete(const Stream *stream);
 pg_noreturn extern void stream_raise_table_missing(const Stream *stream);
 
 #endif							/* SQLSTREAMS_STREAM_H */

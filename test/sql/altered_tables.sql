@@ -90,6 +90,11 @@ SELECT fails($$ SET LOCAL ROLE regress_sqlstreams_former; SELECT sqlstreams.clai
 SELECT lives_ok($$ SET LOCAL ROLE regress_sqlstreams_other; SELECT sqlstreams.alter_stream('d') $$, 'alter_stream by the new owner');
 SELECT is((SELECT string_agg(DISTINCT relowner::regrole::text, ' ') FROM pg_class WHERE relnamespace = 'sqlstreams'::regnamespace AND relkind IN ('r', 'p', 'S') AND relname ~ ('_' || :other_id || '(_\d+)?$')), 'regress_sqlstreams_other', 'hands all tables over');
 
+-- a group whose cursor is gone, as in the middle of a restore
+SELECT format('DELETE FROM sqlstreams.group_cursor_%s', :other_id) \gexec
+SELECT fails($$ SELECT sqlstreams.claim('d', 'g') $$, '55000', 'has no cursor', 'claim says that the cursor is missing');
+SELECT fails($$ SELECT sqlstreams.seek('d', 'g', start_id => 1) $$, '55000', 'has no cursor', 'so does seek');
+
 -- tables that somebody has dropped
 SELECT format('DROP TABLE sqlstreams.claim_resolved_%s', :other_id) \gexec
 SELECT fails($$ SELECT sqlstreams.claim('d', 'g') $$, '55000', 'd', 'a missing table is said to be missing');

@@ -72,4 +72,18 @@ SELECT is(sqlstreams.produce('short', '7', idempotency_key => 'm'), 6::bigint, '
 ROLLBACK;
 
 SELECT sqlstreams.drop_stream(stream) FROM sqlstreams.streams \g /dev/null
+-- a produce that stores nothing makes no producer: it holds no claim back
+SELECT sqlstreams.create_stream('fence') AS fence_id \gset
+SELECT ok(sqlstreams.produce('fence', '1', idempotency_key => 'k') > 0, 'a message with a key');
+CREATE VIEW tap.fence_locks AS SELECT count(*) AS n FROM pg_locks l JOIN pg_class c ON c.reltype = l.relation
+ WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid() AND c.relname LIKE 'message\_log\_%' AND l.granted;
+BEGIN;
+SELECT is(sqlstreams.produce('fence', '1', idempotency_key => 'k'), 0::bigint, 'in a transaction, a duplicate');
+SELECT is(array_agg(id), '{0,0}'::bigint[], 'and a batch of them') FROM sqlstreams.produce_batch('fence', '{1,2}', idempotency_keys => '{k,k}') id;
+SELECT is(n, 0::bigint, 'it is not inside of the fence') FROM tap.fence_locks;
+SELECT is(array_agg(id > 0), '{f,t}'::boolean[], 'a batch with one that is new') FROM sqlstreams.produce_batch('fence', '{1,2}', idempotency_keys => '{k,l}') id;
+SELECT is(n, 1::bigint, 'now it is') FROM tap.fence_locks;
+COMMIT;
+DROP VIEW tap.fence_locks;
+SELECT is(sqlstreams.drop_stream('fence'), true, 'clean up');
 SELECT * FROM finish();
