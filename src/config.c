@@ -94,8 +94,6 @@ is_default(const ConfigSetting *setting, Datum value)
 		return false;
 	switch (setting->type)
 	{
-		case INT8OID:
-			return DatumGetInt64(value) == DatumGetInt64(default_value(setting));
 		case BOOLOID:
 			return DatumGetBool(value) == DatumGetBool(default_value(setting));
 		case INTERVALOID:

@@ -28,7 +28,6 @@
 #include "duration.h"
 #include "errors.h"
 #include "group.h"
-#include "message_options.h"
 
 typedef struct GroupKey
 {
@@ -66,6 +65,7 @@ fill_from_row(ConsumerGroup *group, HeapTuple tuple, TupleDesc desc)
 {
 	Datum		values[Anum_group_head_missing + 1];
 	bool		isnull[Anum_group_head_missing + 1];
+	MessageOptions own;
 	MemoryContext old;
 
 	for (int i = 1; i <= Anum_group_head_missing; i++)
@@ -83,12 +83,21 @@ fill_from_row(ConsumerGroup *group, HeapTuple tuple, TupleDesc desc)
 		group->schema_version = DatumGetInt32(values[Anum_group_schema_version]);
 	if (!isnull[Anum_group_bindings])
 		routing_compile(&group->routing, DatumGetArrayTypeP(values[Anum_group_bindings]));
-	group->options = message_options_of_group(values[Anum_group_timeout],
-											  values[Anum_group_max_retries],
-											  values[Anum_group_max_delays],
-											  values[Anum_group_base_delay],
-											  values[Anum_group_max_delay],
-											  values[Anum_group_exponent]);
+	group->max_reclaims = (int32) DatumGetInt64(values[Anum_group_max_reclaims]);
+	if (!isnull[Anum_group_message_min])
+		message_options_read(DatumGetJsonbP(values[Anum_group_message_min]), &group->message_min);
+	if (!isnull[Anum_group_message_max])
+		message_options_read(DatumGetJsonbP(values[Anum_group_message_max]), &group->message_max);
+	own.timeout_us = group->timeout_us;
+	own.max_retries = (int32) DatumGetInt64(values[Anum_group_max_retries]);
+	own.max_delays = (int32) DatumGetInt64(values[Anum_group_max_delays]);
+	own.base_delay_us = duration_from_interval(DatumGetIntervalP(values[Anum_group_base_delay]));
+	own.max_delay_us = duration_from_interval(DatumGetIntervalP(values[Anum_group_max_delay]));
+	own.exponent = (int32) DatumGetInt64(values[Anum_group_exponent]);
+	message_options_make_policy(&own, &group->message_min, &group->message_max,
+								duration_from_interval(DatumGetIntervalP(values[Anum_group_initial_backoff])),
+								&group->policy);
+	group->options = message_options_make_jsonb(&group->policy.own);
 	group->head_id = DatumGetInt64(values[Anum_group_head_id]);
 	if (!isnull[Anum_group_head_missing])
 		id_set_decode(&group->missing, DatumGetInt64(values[Anum_group_head_missing_from]),

@@ -6,6 +6,7 @@
 #define SQLSTREAMS_GROUP_H
 
 #include "id_set.h"
+#include "message_options.h"
 #include "routing.h"
 #include "stream.h"
 
@@ -17,7 +18,11 @@ typedef struct ConsumerGroup
 	uint64		generation;		/* of the cache when this was read */
 	int64		timeout_us;
 	int32		schema_version; /* the only one that the group gets; 0: all */
-	Datum		options;		/* jsonb: the effective options of a message */
+	int32		max_reclaims;	/* so often a lost claim is taken over whole */
+	AskedOptions message_min;
+	AskedOptions message_max;
+	OptionsPolicy policy;		/* what messages get */
+	Datum		options;		/* jsonb: what those get that ask for nothing */
 	Routing		routing;
 	int64		head_id;		/* up to it, the group gets only ... */
 	IdSet		missing;		/* ... these: it began at the head */
@@ -38,6 +43,9 @@ typedef struct ConsumerGroup
 #define Anum_group_base_delay			12
 #define Anum_group_max_delay			13
 #define Anum_group_exponent				14
+#define Anum_group_initial_backoff		15
+#define Anum_group_message_min			16
+#define Anum_group_message_max			17
 #define Anum_group_start_id				18
 #define Anum_group_head_id				19
 #define Anum_group_head_missing_from	20

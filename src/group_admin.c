@@ -25,6 +25,7 @@
 #include "group.h"
 #include "group_start.h"
 #include "lease.h"
+#include "message_options.h"
 #include "options.h"
 #include "storage.h"
 
@@ -60,15 +61,15 @@ static const ConfigSetting settings[SETTING_COUNT] = {
 	{"concurrency", TEXTOID, NULL, 0, 0, true},
 	{"concurrency_override", TEXTOID, NULL, 0, 0, true},
 	{"timeout", INTERVALOID, "30 seconds", 1, 0, true},
-	{"max_retries", INT8OID, "3", 0, MAX_COUNT, false},
-	{"max_delays", INT8OID, "0", 0, MAX_COUNT, false},
-	{"base_delay", INTERVALOID, "1 second", 1, 0, false},
-	{"max_delay", INTERVALOID, "5 minutes", 1, 0, false},
-	{"exponent", INT8OID, "2", 1, MAX_COUNT, false},
-	{"initial_backoff", INTERVALOID, "5 seconds", 0, 0, false},
-	{"message_min", JSONBOID, NULL, 0, 0, false},
-	{"message_max", JSONBOID, NULL, 0, 0, false},
-	{"max_reclaims", INT8OID, "3", 0, MAX_COUNT, false}
+	{"max_retries", INT8OID, "3", 0, MAX_COUNT, true},
+	{"max_delays", INT8OID, "0", 0, MAX_COUNT, true},
+	{"base_delay", INTERVALOID, "1 second", 1, 0, true},
+	{"max_delay", INTERVALOID, "5 minutes", 1, 0, true},
+	{"exponent", INT8OID, "2", 1, MAX_COUNT, true},
+	{"initial_backoff", INTERVALOID, "5 seconds", 0, 0, true},
+	{"message_min", JSONBOID, NULL, 0, 0, true},
+	{"message_max", JSONBOID, NULL, 0, 0, true},
+	{"max_reclaims", INT8OID, "3", 0, MAX_COUNT, true}
 };
 
 PG_FUNCTION_INFO_V1(sqlstreams_create_group);
@@ -122,6 +123,32 @@ refuse_unsupported_concurrency(const char *argument, const ConfigValue *value)
 		config_raise_unsupported(argument);
 }
 
+/* A bound as it will be: what the call says of it, else what it is. */
+static AskedOptions
+read_bound(const ConfigValue *value, const AskedOptions *stored)
+{
+	AskedOptions bound = {0};
+
+	if (!value->is_given && stored != NULL)
+		return *stored;
+	if (value->is_given && !value->is_null)
+		message_options_read(DatumGetJsonbP(value->value), &bound);
+	return bound;
+}
+
+/*
+ * Raise 22023 if a message would have to get more than it may.  "stored" is
+ * the group that is changed, NULL for a new one.
+ */
+static void
+check_bounds(const ConfigValue *values, const ConsumerGroup *stored)
+{
+	AskedOptions lower = read_bound(&values[SETTING_MESSAGE_MIN], stored ? &stored->message_min : NULL);
+	AskedOptions upper = read_bound(&values[SETTING_MESSAGE_MAX], stored ? &stored->message_max : NULL);
+
+	message_options_check_bounds(&lower, &upper);
+}
+
 /* Raise 22023 for a given setting that is no good. */
 static void
 check_settings(const ConfigValue *values)
@@ -141,7 +168,6 @@ check_settings(const ConfigValue *values)
 static void
 refuse_unsupported_settings(const ConfigValue *values)
 {
-	config_refuse_unsupported(settings, SETTING_COUNT, values);
 	refuse_unsupported_concurrency("concurrency", &values[SETTING_CONCURRENCY]);
 	refuse_unsupported_concurrency("concurrency_override", &values[SETTING_CONCURRENCY_OVERRIDE]);
 }
@@ -261,6 +287,7 @@ sqlstreams_create_group(PG_FUNCTION_ARGS)
 	stream_check_name("consumer_group", name, false);
 	start = group_start_read(fcinfo, 2);
 	check_settings(values);
+	check_bounds(values, NULL);
 	refuse_unsupported_settings(values);
 
 	PG_RETURN_INT64(create_group(stream_name, name, &start, values, if_not_exists));
@@ -289,7 +316,11 @@ sqlstreams_alter_group(PG_FUNCTION_ARGS)
 		config_reset_values(PG_GETARG_ARRAYTYPE_P(SETTING_COUNT + 2), settings, SETTING_COUNT, values);
 
 	config_lock_stream(stream_name, &stream);
+
+	/* take in what the running command has changed already */
+	CommandCounterIncrement();
 	group_lookup(&stream, name, &group);
+	check_bounds(values, &group);
 	config_update("consumer_group", "group_id", group.group_id, settings, SETTING_COUNT, values);
 	stream_invalidate_all();
 	PG_RETURN_VOID();

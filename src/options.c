@@ -10,12 +10,11 @@
 #include "postgres.h"
 
 #include "utils/builtins.h"
-#include "utils/datetime.h"
 #include "utils/numeric.h"
-#include "utils/timestamp.h"
 
 #include "arguments.h"
 #include "duration.h"
+#include "message_options.h"
 #include "options.h"
 #include "stream.h"
 
@@ -76,41 +75,13 @@ static const OptionRules message_defaults = {
 
 static void check_object(const char *path, JsonbContainer *object, const OptionRules *known);
 
-/*
- * Read an interval as interval_in does, but return false instead of raising an
- * error when it is none.
- */
-static bool
-parse_interval(char *string, Interval *interval)
-{
-	struct pg_itm_in parsed = {0};
-	char	   *field[MAXDATEFIELDS];
-	int			field_type[MAXDATEFIELDS];
-	char		work_buffer[256];
-	int			field_count;
-	int			kind;
-	int			result;
-
-	result = ParseDateTime(string, work_buffer, sizeof(work_buffer),
-						   field, field_type, MAXDATEFIELDS, &field_count);
-	if (result == 0)
-		result = DecodeInterval(field, field_type, field_count,
-								INTERVAL_FULL_RANGE, &kind, &parsed);
-	if (result == DTERR_BAD_FORMAT)
-		result = DecodeISO8601Interval(string, &kind, &parsed);
-
-	/* "infinity" has another kind, where the server knows it at all */
-	return result == 0 && kind == DTK_DELTA && itmin2interval(&parsed, interval) == 0;
-}
-
 /* Raise 22023 unless the value is a string with an interval longer than zero. */
 static void
 check_duration(const char *path, const JsonbValue *value)
 {
 	Interval	interval;
 
-	if (value->type != jbvString ||
-		!parse_interval(pnstrdup(value->val.string.val, value->val.string.len), &interval))
+	if (!message_options_parse_interval(value, &interval))
 		argument_raise_invalid(path, _("It must be a string with a finite interval, such as \"30s\"."));
 	(void) duration_check(path, &interval, false);
 }
@@ -222,15 +193,6 @@ check_argument(const char *argument, Jsonb *value, const OptionRules *known)
 	check_object(argument, &value->root, known);
 }
 
-/* Raise 0A000 for a member of message_defaults that nothing applies yet. */
-static void
-raise_unsupported_default(const char *key)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("this value of argument \"message_defaults.%s\" is not supported yet", key)));
-}
-
 /*
  * Check the options of a produce, or another argument of that shape.  Raises
  * 22023 naming the argument and the key unless each option is known and good.
@@ -243,7 +205,7 @@ options_check(const char *argument, Jsonb *options)
 
 /*
  * Check a stream's message_defaults.  Raises 22023 as options_check does, and
- * 0A000 for a default that nothing applies yet.
+ * 0A000 for a concurrency that nothing applies yet.
  */
 void
 options_check_message_defaults(Jsonb *defaults)
@@ -254,7 +216,7 @@ options_check_message_defaults(Jsonb *defaults)
 
 	if (getKeyJsonValueFromContainer(&defaults->root, "concurrency", strlen("concurrency"), &value) &&
 		!is_string(&value, "parallel"))
-		raise_unsupported_default("concurrency");
-	if (getKeyJsonValueFromContainer(&defaults->root, "retry", strlen("retry"), &value))
-		raise_unsupported_default("retry");
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("this value of argument \"message_defaults.concurrency\" is not supported yet")));
 }

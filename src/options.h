@@ -15,7 +15,7 @@ extern void options_check(const char *argument, Jsonb *options);
 
 /*
  * As options_check, for message_defaults, which may also have "concurrency".
- * A default that asks for what is not there yet is 0A000.
+ * One that is not there yet is 0A000.
  */
 extern void options_check_message_defaults(Jsonb *defaults);
 

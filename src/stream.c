@@ -113,11 +113,11 @@ stream_table_oid(const char *kind, int64 stream_id)
 static void
 fill_from_row(Stream *stream, HeapTuple tuple, TupleDesc desc)
 {
-	bool		isnull;
+	bool		isnull[Anum_stream_purged_through + 1];
 	Datum		values[Anum_stream_purged_through + 1];
 
 	for (int i = 1; i <= Anum_stream_purged_through; i++)
-		values[i] = heap_getattr(tuple, i, desc, &isnull);
+		values[i] = heap_getattr(tuple, i, desc, &isnull[i]);
 
 	memset(stream, 0, sizeof(Stream));
 	strlcpy(stream->name, TextDatumGetCString(values[Anum_stream_name]), sizeof(stream->name));
@@ -126,6 +126,9 @@ fill_from_row(Stream *stream, HeapTuple tuple, TupleDesc desc)
 	stream->idempotency_key_ttl_us =
 		duration_from_interval(DatumGetIntervalP(values[Anum_stream_idempotency_key_ttl]));
 	stream->purged_through = DatumGetInt64(values[Anum_stream_purged_through]);
+	stream->delivery_log = *TextDatumGetCString(values[Anum_stream_delivery_log]);
+	if (!isnull[Anum_stream_message_defaults])
+		message_options_read(DatumGetJsonbP(values[Anum_stream_message_defaults]), &stream->asked_options);
 	stream->log_oid = stream_table_oid("message_log", stream->stream_id);
 	stream->sequence_oid = stream_table_oid("message_id", stream->stream_id);
 	stream->fence_oid = get_rel_type_id(stream->log_oid);

@@ -10,8 +10,17 @@
 #include "datatype/timestamp.h"
 
 #include "compat.h"
+#include "message_options.h"
 
 #define STREAM_NAME_MAX_BYTES 200
+
+/* What the delivery log records: each value is the first letter of its name. */
+typedef enum DeliveryLog
+{
+	DELIVERY_LOG_OFF = 'o',
+	DELIVERY_LOG_FAILURES = 'f',
+	DELIVERY_LOG_ALL = 'a'
+} DeliveryLog;
 
 /*
  * A copy of what the cache knows.  Callers keep it by value: a trigger that
@@ -25,6 +34,8 @@ typedef struct Stream
 	int64		partition_size;
 	int64		idempotency_key_ttl_us;
 	int64		purged_through; /* ids up to this one are gone */
+	char		delivery_log;	/* a DeliveryLog */
+	AskedOptions asked_options; /* what its message_defaults ask for */
 	Oid			log_oid;		/* message_log_<id>, the partitioned table */
 	Oid			sequence_oid;	/* message_id_<id> */
 	Oid			fence_oid;		/* what producers lock: see fence.c */
@@ -41,6 +52,8 @@ typedef struct Stream
 #define Anum_stream_name					2
 #define Anum_stream_partition_size			3
 #define Anum_stream_idempotency_key_ttl		7
+#define Anum_stream_delivery_log			9
+#define Anum_stream_message_defaults		10
 #define Anum_stream_purged_through			11
 
 extern void stream_init(void);

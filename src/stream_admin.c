@@ -59,14 +59,12 @@ PG_FUNCTION_INFO_V1(sqlstreams_alter_stream);
 PG_FUNCTION_INFO_V1(sqlstreams_rename_stream);
 PG_FUNCTION_INFO_V1(sqlstreams_drop_stream);
 
-/* Raise 22023 unless it is one of the delivery logs, 0A000 for "all". */
+/* Raise 22023 unless it is one of the delivery logs. */
 static void
 check_delivery_log(const char *value)
 {
 	if (strcmp(value, "off") != 0 && strcmp(value, "failures") != 0 && strcmp(value, "all") != 0)
 		argument_raise_invalid("delivery_log", _("It must be \"off\", \"failures\" or \"all\"."));
-	if (strcmp(value, "all") == 0)
-		config_raise_unsupported("delivery_log");
 }
 
 /*

@@ -20,7 +20,6 @@ SELECT fails(format('SELECT sqlstreams.create_group(%L, %L, %s => %s)', 's', 'x'
                (13, 'exponent', 9223372036854775807), (14, 'max_reclaims', 9223372036854775807)) u (n, a, v) ORDER BY n;
 SELECT fails(format('SELECT sqlstreams.alter_group(%L, %L, %s => %s)', 's', 'g', a, v), '22023', a, format('alter_group: %s %s', a, v))
   FROM (VALUES (1, 'schema_version', 0), (2, 'max_retries', -1), (3, 'max_delays', -1), (4, 'exponent', 0), (5, 'max_reclaims', -1)) u (n, a, v) ORDER BY n;
-SELECT fails($$ SELECT sqlstreams.create_group('s', 'none', max_reclaims => 0) $$, '0A000', 'max_reclaims', 'create_group: max_reclaims 0');
 
 -- intervals
 SELECT fails(format('SELECT sqlstreams.create_stream(%L, %s => %L)', 'x', a, v), '22023', a, format('create_stream: %s %s', a, v))

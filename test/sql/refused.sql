@@ -25,36 +25,23 @@ SELECT fails($$ SELECT sqlstreams.create_group('s', 'x', concurrency => 'exclusi
 SELECT fails($$ SELECT sqlstreams.create_group('s', 'x', concurrency => 'ordered') $$, '0A000', 'concurrency', 'create_group: ordered');
 SELECT fails($$ SELECT sqlstreams.create_group('s', 'x', concurrency_override => 'exclusive') $$, '0A000', 'concurrency_override', 'create_group: override exclusive');
 SELECT fails($$ SELECT sqlstreams.create_group('s', 'x', concurrency_override => 'ordered') $$, '0A000', 'concurrency_override', 'create_group: override ordered');
-SELECT fails($$ SELECT sqlstreams.create_group('s', 'x', max_retries => 5) $$, '0A000', 'max_retries', 'create_group: max_retries');
-SELECT fails($$ SELECT sqlstreams.create_group('s', 'x', max_delays => 5) $$, '0A000', 'max_delays', 'create_group: max_delays');
-SELECT fails($$ SELECT sqlstreams.create_group('s', 'x', base_delay => '2 s') $$, '0A000', 'base_delay', 'create_group: base_delay');
-SELECT fails($$ SELECT sqlstreams.create_group('s', 'x', max_delay => '1 hour') $$, '0A000', 'max_delay', 'create_group: max_delay');
-SELECT fails($$ SELECT sqlstreams.create_group('s', 'x', exponent => 3) $$, '0A000', 'exponent', 'create_group: exponent');
-SELECT fails($$ SELECT sqlstreams.create_group('s', 'x', initial_backoff => '0') $$, '0A000', 'initial_backoff', 'create_group: initial_backoff 0 is valid');
-SELECT fails($$ SELECT sqlstreams.create_group('s', 'x', message_min => '{"timeout": "1s"}') $$, '0A000', 'message_min', 'create_group: message_min');
-SELECT fails($$ SELECT sqlstreams.create_group('s', 'x', message_max => '{"timeout": "1s"}') $$, '0A000', 'message_max', 'create_group: message_max');
 SELECT lives_ok($$ SELECT sqlstreams.create_group('s', 'x', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) $$, 'NULL is the default of each');
 SELECT lives_ok($$ SELECT sqlstreams.create_group('s', 'y', concurrency => 'parallel', concurrency_override => 'parallel', max_retries => 3, max_delays => 0, base_delay => '1 second', max_delay => '300 s',
     exponent => 2, initial_backoff => '5000 ms') $$, 'the default may be said');
 
 SELECT fails($$ SELECT sqlstreams.alter_group('s', 'g', concurrency => 'exclusive') $$, '0A000', 'concurrency', 'alter_group: exclusive');
 SELECT fails($$ SELECT sqlstreams.alter_group('s', 'g', concurrency_override => 'ordered') $$, '0A000', 'concurrency_override', 'alter_group: override ordered');
-SELECT fails($$ SELECT sqlstreams.alter_group('s', 'g', max_retries => 5) $$, '0A000', 'max_retries', 'alter_group: max_retries');
-SELECT fails($$ SELECT sqlstreams.alter_group('s', 'g', initial_backoff => '1 s') $$, '0A000', 'initial_backoff', 'alter_group: initial_backoff');
-SELECT fails($$ SELECT sqlstreams.alter_group('s', 'g', message_max => '{"timeout": "1s"}') $$, '0A000', 'message_max', 'alter_group: message_max');
 
 SELECT fails($$ SELECT sqlstreams.create_stream('x', retention => '1 day') $$, '0A000', 'retention', 'create_stream: retention');
 SELECT fails($$ SELECT sqlstreams.create_stream('x', partition_interval => '1 day') $$, '0A000', 'partition_interval', 'create_stream: partition_interval');
 SELECT fails($$ SELECT sqlstreams.create_stream('x', allow_drop_past_committed => true) $$, '0A000', 'allow_drop_past_committed', 'create_stream: allow_drop_past_committed');
 SELECT fails($$ SELECT sqlstreams.create_stream('x', empty_compaction_head_ttl => '2 hours') $$, '0A000', 'empty_compaction_head_ttl', 'create_stream: empty_compaction_head_ttl');
-SELECT fails($$ SELECT sqlstreams.create_stream('x', delivery_log => 'all') $$, '0A000', 'delivery_log', 'create_stream: delivery_log all');
 SELECT fails($$ SELECT sqlstreams.create_stream('x', message_defaults => '{"concurrency": "exclusive"}') $$, '0A000', 'concurrency', 'create_stream: a default of exclusive');
 SELECT fails($$ SELECT sqlstreams.create_stream('x', message_defaults => '{"concurrency": "ordered"}') $$, '0A000', 'concurrency', 'create_stream: a default of ordered');
 SELECT fails($$ SELECT sqlstreams.alter_stream('s', retention => '1 day') $$, '0A000', 'retention', 'alter_stream: retention');
 SELECT fails($$ SELECT sqlstreams.alter_stream('s', partition_interval => '1 day') $$, '0A000', 'partition_interval', 'alter_stream: partition_interval');
 SELECT fails($$ SELECT sqlstreams.alter_stream('s', allow_drop_past_committed => true) $$, '0A000', 'allow_drop_past_committed', 'alter_stream: allow_drop_past_committed');
 SELECT fails($$ SELECT sqlstreams.alter_stream('s', empty_compaction_head_ttl => '2 hours') $$, '0A000', 'empty_compaction_head_ttl', 'alter_stream: empty_compaction_head_ttl');
-SELECT fails($$ SELECT sqlstreams.alter_stream('s', delivery_log => 'all') $$, '0A000', 'delivery_log', 'alter_stream: delivery_log all');
 SELECT lives_ok($$ SELECT sqlstreams.create_stream('x', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) $$, 'NULL is the default of each');
 SELECT lives_ok($$ SELECT sqlstreams.create_stream('y', partition_size => 1000000, allow_drop_past_committed => false, idempotency_key_ttl => '1440 minutes', empty_compaction_head_ttl => '60 minutes',
     delivery_log => 'failures', message_defaults => '{"concurrency": "parallel"}') $$, 'the default may be said');
