@@ -316,7 +316,7 @@ CREATE FUNCTION sqlstreams.claim(
 ) RETURNS SETOF sqlstreams.claimed_message
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_claim';
 COMMENT ON FUNCTION sqlstreams.claim(text, text, bigint, interval, text, bigint, bigint, bigint) IS
-'leases up to max_messages (1 .. 100000) messages of a consumer group to the caller. lease: NULL is the group''s timeout and 15 seconds. consumer: a label, NULL is application_name. max_bytes: stop after the message that reaches it. ack: a claim of this group to ack first. Call it in FROM, in a transaction of its own. Errors: SS001, SS002 no such stream or group, SS004 the claim to ack is lost, 22004, 22023 a bad value, 42501 no right to consume';
+'leases up to max_messages (1 .. 100000) messages of a consumer group to the caller. lease: NULL is the longest timeout of the messages and 15 seconds. consumer: a label, NULL is application_name. max_bytes: stop after the message that reaches it. ack: a claim of this group to ack first. Call it in FROM, in a transaction of its own. Errors: SS001, SS002 no such stream or group, SS004 the claim to ack is lost, 22004, 22023 a bad value, 42501 no right to consume';
 
 CREATE FUNCTION sqlstreams.pop(stream text, consumer_group text, max_messages bigint DEFAULT 1)
 RETURNS SETOF sqlstreams.claimed_message
@@ -328,6 +328,55 @@ CREATE FUNCTION sqlstreams.ack(stream text, consumer_group text, claim_id bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_ack';
 COMMENT ON FUNCTION sqlstreams.ack(text, text, bigint, bigint[]) IS
 'marks a claim''s messages as done, all that are open or those given, as part of the current transaction; returns how many. A NULL claim_id returns 0. Errors: SS004 the claim or a message is unknown, resolved or taken over: drop the work; SS001, SS002, 22004 a NULL message id, 42501 no right to consume';
+
+CREATE FUNCTION sqlstreams.nack(
+    stream         text,
+    consumer_group text,
+    claim_id       bigint,
+    message_ids    bigint[] DEFAULT NULL,
+    error          text     DEFAULT NULL,
+    retry_in       interval DEFAULT NULL
+) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_nack';
+COMMENT ON FUNCTION sqlstreams.nack(text, text, bigint, bigint[], text, interval) IS
+'says that messages of a claim failed, all that are open or those given: they come again after the group''s backoff, or after retry_in, until their retries are spent and they are dead; returns how many are now dead. error: kept with the message. Errors: SS004 the claim or a message is unknown, resolved or taken over; SS001, SS002, 22004, 22023, 42501 no right to consume';
+
+CREATE FUNCTION sqlstreams.reject(
+    stream         text,
+    consumer_group text,
+    claim_id       bigint,
+    message_ids    bigint[] DEFAULT NULL,
+    error          text     DEFAULT NULL
+) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_reject';
+COMMENT ON FUNCTION sqlstreams.reject(text, text, bigint, bigint[], text) IS
+'makes messages of a claim dead at once, all that are open or those given; returns how many. Errors as nack';
+
+CREATE FUNCTION sqlstreams.delay(
+    stream         text,
+    consumer_group text,
+    claim_id       bigint,
+    message_ids    bigint[],
+    delay          interval,
+    reason         text     DEFAULT NULL
+) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_delay';
+COMMENT ON FUNCTION sqlstreams.delay(text, text, bigint, bigint[], interval, text) IS
+'puts messages of a claim off for a while, which is no failure: they come again after delay, or are dead beyond the group''s max_delays; returns how many are now dead. Errors as nack';
+
+CREATE FUNCTION sqlstreams.resolve(
+    stream         text,
+    consumer_group text,
+    claim_id       bigint,
+    message_ids    bigint[],
+    outcomes       text[],
+    errors         text[]     DEFAULT NULL,
+    delays         interval[] DEFAULT NULL,
+    others         text       DEFAULT 'keep'
+) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_resolve';
+COMMENT ON FUNCTION sqlstreams.resolve(text, text, bigint, bigint[], text[], text[], interval[], text) IS
+'resolves messages of a claim with an outcome each: ack, nack, reject or delay. errors, delays: NULL or one for each message; the delay of a nack is its retry_in. others: what becomes of the claim''s other messages: keep, ack or release. Returns how many left the claim. Errors as nack';
 
 CREATE FUNCTION sqlstreams.release(stream text, consumer_group text, claim_id bigint, message_ids bigint[] DEFAULT NULL) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_release';

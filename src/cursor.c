@@ -34,12 +34,20 @@
 #define Anum_cursor_fence_system	9
 #define Anum_cursor_fence_database	10
 #define Anum_cursor_last_claim_at	11
-#define CURSOR_COLUMNS				11
+#define Anum_cursor_due_from		12
+#define Anum_cursor_due_writers		13
+#define Anum_cursor_due_writers_from 14
+#define Anum_cursor_filled_by_due	15
+#define CURSOR_COLUMNS				15
 
 static const Oid cursor_column_types[CURSOR_COLUMNS] = {
 	INT8OID, INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8ARRAYOID,
-	INT8OID, XID8ARRAYOID, INT8OID, OIDOID, TIMESTAMPTZOID
+	INT8OID, XID8ARRAYOID, INT8OID, OIDOID, TIMESTAMPTZOID,
+	TIMESTAMPTZOID, XID8ARRAYOID, TIMESTAMPTZARRAYOID, BOOLOID
 };
+
+/* The longest array of a row but for the holders of the fence. */
+#define CURSOR_MAX_ELEMENTS Max(CURSOR_MAX_STEPPED_OVER, CURSOR_MAX_DUE_WRITERS)
 
 /* Open the table.  A group's tables go only with its stream. */
 static void
@@ -67,11 +75,27 @@ read_array(Datum array, Oid type, int *count)
 	return elements;
 }
 
+/* Set the columns for the writers of exceptions, NULL when there are none. */
+static void
+fill_due_writers(const GroupCursor *cursor, Datum *elements, Datum *values, bool *isnull)
+{
+	isnull[Anum_cursor_due_writers - 1] = cursor->due_writer_count == 0;
+	isnull[Anum_cursor_due_writers_from - 1] = cursor->due_writer_count == 0;
+	if (cursor->due_writer_count == 0)
+		return;
+	for (int i = 0; i < cursor->due_writer_count; i++)
+		elements[i] = FullTransactionIdGetDatum(cursor->due_writers[i].id);
+	values[Anum_cursor_due_writers - 1] = make_array(elements, cursor->due_writer_count, XID8OID);
+	for (int i = 0; i < cursor->due_writer_count; i++)
+		elements[i] = TimestampTzGetDatum(cursor->due_writers[i].from);
+	values[Anum_cursor_due_writers_from - 1] = make_array(elements, cursor->due_writer_count, TIMESTAMPTZOID);
+}
+
 /* Set the columns of a row from a cursor. */
 static void
 fill_row(int64 group_id, const GroupCursor *cursor, Datum *values, bool *isnull)
 {
-	Datum	   *elements = palloc(sizeof(Datum) * Max(cursor->fence.holder_count, CURSOR_MAX_STEPPED_OVER));
+	Datum	   *elements = palloc(sizeof(Datum) * Max(cursor->fence.holder_count, CURSOR_MAX_ELEMENTS));
 
 	memset(isnull, 0, sizeof(bool) * CURSOR_COLUMNS);
 	values[Anum_cursor_group_id - 1] = Int64GetDatum(group_id);
@@ -90,7 +114,27 @@ fill_row(int64 group_id, const GroupCursor *cursor, Datum *values, bool *isnull)
 	values[Anum_cursor_fence_database - 1] = ObjectIdGetDatum(cursor->fence.database);
 	values[Anum_cursor_last_claim_at - 1] = TimestampTzGetDatum(cursor->last_claim_at);
 	isnull[Anum_cursor_last_claim_at - 1] = cursor->last_claim_at == 0;
+	values[Anum_cursor_due_from - 1] = TimestampTzGetDatum(cursor->due_from);
+	fill_due_writers(cursor, elements, values, isnull);
+	values[Anum_cursor_filled_by_due - 1] = BoolGetDatum(cursor->filled_by_due);
 	pfree(elements);
+}
+
+/* Set the writers of a cursor from two arrays. */
+static void
+read_due_writers(GroupCursor *cursor, Datum ids, Datum times)
+{
+	int			id_count;
+	int			time_count;
+	Datum	   *id_elements = read_array(ids, XID8OID, &id_count);
+	Datum	   *time_elements = read_array(times, TIMESTAMPTZOID, &time_count);
+
+	cursor->due_writer_count = Min(Min(id_count, time_count), CURSOR_MAX_DUE_WRITERS);
+	for (int i = 0; i < cursor->due_writer_count; i++)
+	{
+		cursor->due_writers[i].id = DatumGetFullTransactionId(id_elements[i]);
+		cursor->due_writers[i].from = DatumGetTimestampTz(time_elements[i]);
+	}
 }
 
 /* Fill a cursor from a row; allocates the holders in the current context. */
@@ -121,6 +165,10 @@ fill_cursor(GroupCursor *cursor, StateTable *table, HeapTuple tuple)
 	cursor->fence.database = DatumGetObjectId(values[Anum_cursor_fence_database - 1]);
 	if (!isnull[Anum_cursor_last_claim_at - 1])
 		cursor->last_claim_at = DatumGetTimestampTz(values[Anum_cursor_last_claim_at - 1]);
+	cursor->due_from = DatumGetTimestampTz(values[Anum_cursor_due_from - 1]);
+	if (!isnull[Anum_cursor_due_writers - 1] && !isnull[Anum_cursor_due_writers_from - 1])
+		read_due_writers(cursor, values[Anum_cursor_due_writers - 1], values[Anum_cursor_due_writers_from - 1]);
+	cursor->filled_by_due = DatumGetBool(values[Anum_cursor_filled_by_due - 1]);
 }
 
 /* Insert a version of a group's cursor. */
@@ -131,7 +179,7 @@ insert_row(StateTable *table, int64 group_id, const GroupCursor *cursor)
 	bool		isnull[CURSOR_COLUMNS];
 
 	fill_row(group_id, cursor, values, isnull);
-	state_table_insert(table, values, isnull);
+	(void) state_table_insert(table, values, isnull);
 }
 
 /* Give a new group its cursor, as if it had claimed every id up to "claimed". */
@@ -145,6 +193,7 @@ cursor_create(const Stream *stream, int64 group_id, int64 claimed)
 	cursor.claimed = claimed;
 	cursor.lease_scan_from = DT_NOBEGIN;
 	cursor.recheck_at = DT_NOBEGIN;
+	cursor.due_from = DT_NOBEGIN;
 	open_table(stream, &table);
 	insert_row(&table, group_id, &cursor);
 	state_table_close(&table);

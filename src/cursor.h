@@ -17,6 +17,19 @@
  */
 #define CURSOR_MAX_STEPPED_OVER 64
 
+/* Transactions whose exceptions a claim can remember (exception.c). */
+#define CURSOR_MAX_DUE_WRITERS 64
+
+/*
+ * An open transaction that has inserted exceptions; none of those that were
+ * seen is due before the time.
+ */
+typedef struct DueWriter
+{
+	FullTransactionId id;
+	TimestampTz from;
+} DueWriter;
+
 typedef struct GroupCursor
 {
 	ItemPointerData tid;		/* of the version that was read */
@@ -29,6 +42,11 @@ typedef struct GroupCursor
 	int64		stepped_over[CURSOR_MAX_STEPPED_OVER];	/* claim ids */
 	FenceMemory fence;
 	TimestampTz last_claim_at;	/* 0: never */
+	TimestampTz due_from;		/* no ready exception, but for those of the
+								 * writers, is due before it */
+	int			due_writer_count;
+	DueWriter	due_writers[CURSOR_MAX_DUE_WRITERS];
+	bool		filled_by_due;	/* the last claim had no room for fresh ones */
 } GroupCursor;
 
 extern void cursor_create(const Stream *stream, int64 group_id, int64 claimed);

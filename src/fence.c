@@ -42,9 +42,7 @@
 #include "fence.h"
 #include "id_sequence.h"
 #include "message_log.h"
-
-/* Transaction ids are reused after this many. */
-#define MAX_TRANSACTION_AGE ((uint64) 1 << 31)
+#include "transaction.h"
 
 /* Log rows that one look for the settled head may read. */
 #define SETTLED_HEAD_MAX_ROWS 10000
@@ -85,23 +83,11 @@ fence_is_inside(const Stream *stream)
 	return compat_lock_held_by_me(&tag, RowExclusiveLock);
 }
 
-/* The full id of a transaction that was in progress a moment ago. */
-static FullTransactionId
-full_transaction_id(TransactionId xid)
-{
-	FullTransactionId next = ReadNextFullTransactionId();
-	uint32		epoch = EpochFromFullTransactionId(next);
-
-	if (xid > XidFromFullTransactionId(next))
-		epoch--;
-	return FullTransactionIdFromEpochAndXid(epoch, xid);
-}
-
 static void
 add_holder(FenceMemory *memory, TransactionId xid)
 {
 	if (TransactionIdIsValid(xid))
-		memory->holders[memory->holder_count++] = full_transaction_id(xid);
+		memory->holders[memory->holder_count++] = transaction_full_id(xid);
 }
 
 /*
@@ -171,22 +157,6 @@ fence_memory_is_valid(const FenceMemory *memory)
 }
 
 /*
- * Is a remembered transaction still in progress?  One that this server has not
- * begun was lost in a crash; one that is too old to be a transaction id any
- * more has ended.
- */
-static bool
-holder_is_in_progress(FullTransactionId holder)
-{
-	FullTransactionId next = ReadNextFullTransactionId();
-
-	if (!FullTransactionIdPrecedes(holder, next) ||
-		U64FromFullTransactionId(next) - U64FromFullTransactionId(holder) > MAX_TRANSACTION_AGE)
-		return false;
-	return TransactionIdIsInProgress(XidFromFullTransactionId(holder));
-}
-
-/*
  * Have all the transactions that were remembered ended?  A snapshot that is
  * taken after this returned true shows what they committed.
  */
@@ -195,7 +165,7 @@ fence_memory_has_ended(const FenceMemory *memory)
 {
 	for (int i = 0; i < memory->holder_count; i++)
 	{
-		if (holder_is_in_progress(memory->holders[i]))
+		if (transaction_is_in_progress(memory->holders[i]))
 			return false;
 	}
 	return true;

@@ -78,7 +78,6 @@ fill_from_row(ConsumerGroup *group, HeapTuple tuple, TupleDesc desc)
 	strlcpy(group->name, TextDatumGetCString(values[Anum_group_name]), sizeof(group->name));
 	group->group_id = DatumGetInt64(values[Anum_group_id]);
 	group->stream_id = DatumGetInt64(values[Anum_group_stream_id]);
-	group->timeout_us = duration_from_interval(DatumGetIntervalP(values[Anum_group_timeout]));
 	if (!isnull[Anum_group_schema_version])
 		group->schema_version = DatumGetInt32(values[Anum_group_schema_version]);
 	if (!isnull[Anum_group_bindings])
@@ -88,7 +87,7 @@ fill_from_row(ConsumerGroup *group, HeapTuple tuple, TupleDesc desc)
 		message_options_read(DatumGetJsonbP(values[Anum_group_message_min]), &group->message_min);
 	if (!isnull[Anum_group_message_max])
 		message_options_read(DatumGetJsonbP(values[Anum_group_message_max]), &group->message_max);
-	own.timeout_us = group->timeout_us;
+	own.timeout_us = duration_from_interval(DatumGetIntervalP(values[Anum_group_timeout]));
 	own.max_retries = (int32) DatumGetInt64(values[Anum_group_max_retries]);
 	own.max_delays = (int32) DatumGetInt64(values[Anum_group_max_delays]);
 	own.base_delay_us = duration_from_interval(DatumGetIntervalP(values[Anum_group_base_delay]));

@@ -16,7 +16,6 @@ typedef struct ConsumerGroup
 	int64		group_id;
 	int64		stream_id;
 	uint64		generation;		/* of the cache when this was read */
-	int64		timeout_us;
 	int32		schema_version; /* the only one that the group gets; 0: all */
 	int32		max_reclaims;	/* so often a lost claim is taken over whole */
 	AskedOptions message_min;

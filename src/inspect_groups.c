@@ -147,7 +147,7 @@ for_each_group(GroupView *view, PutGroup put)
 
 		/* while a restore is running the groups' tables may be missing */
 		if (OidIsValid(group.stream.cursor_oid) && OidIsValid(group.stream.lease_oid) &&
-			OidIsValid(group.stream.resolved_oid))
+			OidIsValid(group.stream.resolved_oid) && OidIsValid(group.stream.exception_oid))
 		{
 			old = MemoryContextSwitchTo(scratch);
 			put(view, &group);

@@ -48,11 +48,13 @@
 #define Anum_lease_first_id		10
 #define Anum_lease_members		11
 #define Anum_lease_consumer		12
-#define LEASE_COLUMNS			12
+#define Anum_lease_exceptions	13
+#define LEASE_COLUMNS			13
 
 static const Oid lease_column_types[LEASE_COLUMNS] = {
 	INT8OID, INT8OID, INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID,
-	INT4OID, INT4OID, BOOLOID, INT8OID, BYTEAOID, TEXTOID
+	INT4OID, INT4OID, BOOLOID, INT8OID, BYTEAOID, TEXTOID,
+	BOOLOID
 };
 
 #define Anum_resolved_claim_id		1
@@ -76,6 +78,12 @@ static const Oid resolved_column_types[RESOLVED_COLUMNS] = {
  */
 #define EXPIRY_LOOK_AHEAD_US		(250 * 1000)
 #define EXPIRY_LOOK_AHEAD_IDLE_US	(10 * 1000 * 1000)
+
+/*
+ * How many messages one claim takes out of lost leases that it cannot deliver
+ * by way of these.
+ */
+#define MAX_UNRETURNABLE 10000
 
 /* How often leases that were stepped over are looked at again. */
 #define RECHECK_INTERVAL_US (1000 * 1000)
@@ -169,7 +177,8 @@ lease_insert(LeaseTables *tables, int64 group_id, const LeaseSegment *segment)
 	values[Anum_lease_members - 1] = PointerGetDatum(id_set_encode(&segment->members));
 	isnull[Anum_lease_consumer - 1] = segment->consumer == NULL;
 	values[Anum_lease_consumer - 1] = segment->consumer == NULL ? (Datum) 0 : CStringGetTextDatum(segment->consumer);
-	state_table_insert(&tables->leases, values, isnull);
+	values[Anum_lease_exceptions - 1] = BoolGetDatum(segment->has_exceptions);
+	(void) state_table_insert(&tables->leases, values, isnull);
 }
 
 /* Remove a segment's row. */
@@ -200,6 +209,7 @@ make_segment(LeaseTables *tables, HeapTuple tuple)
 				  DatumGetByteaPP(values[Anum_lease_members - 1]));
 	if (!isnull[Anum_lease_consumer - 1])
 		segment->consumer = TextDatumGetCString(values[Anum_lease_consumer - 1]);
+	segment->has_exceptions = DatumGetBool(values[Anum_lease_exceptions - 1]);
 	return segment;
 }
 
@@ -402,15 +412,29 @@ typedef struct LeaseTake
 	int64		group_id;
 	GroupCursor *cursor;
 	TimestampTz now;
+	int32		max_reclaims;
 	int64		max_messages;
 	List	   *segments;		/* what was taken, less what is resolved */
 	int64		message_count;	/* of these */
+	int64		returnable_count;	/* of these, what can be delivered again as
+									 * it is */
 } LeaseTake;
 
 static bool
 is_enough(const LeaseTake *take)
 {
-	return take->message_count >= take->max_messages;
+	return take->returnable_count >= take->max_messages ||
+		take->message_count >= take->max_messages + MAX_UNRETURNABLE;
+}
+
+/*
+ * Was the lease of a segment's messages lost so often that they go on one by
+ * one?
+ */
+bool
+lease_is_spent(const LeaseSegment *segment, int32 max_reclaims)
+{
+	return !segment->is_released && segment->takeovers >= max_reclaims;
 }
 
 /* Add segments, which are gone from the table, without what is resolved. */
@@ -419,10 +443,13 @@ add_segments(LeaseTake *take, List *segments, int64 claim_id)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	ListCell   *cell;
+	int64		claim_size = 0;
 	int64		resolved_count;
 	int64	   *resolved = lease_load_resolved(take->tables, claim_id, snapshot, &resolved_count);
 
 	UnregisterSnapshot(snapshot);
+	foreach(cell, segments)
+		claim_size += id_set_count(&((LeaseSegment *) lfirst(cell))->members);
 	foreach(cell, segments)
 	{
 		LeaseSegment *segment = lfirst(cell);
@@ -431,8 +458,11 @@ add_segments(LeaseTake *take, List *segments, int64 claim_id)
 			id_set_subtract(&segment->members, resolved, resolved_count);
 		if (segment->members.run_count == 0)
 			continue;
+		segment->was_alone = claim_size == 1;
 		take->segments = lappend(take->segments, segment);
 		take->message_count += id_set_count(&segment->members);
+		if (!segment->has_exceptions && !lease_is_spent(segment, take->max_reclaims))
+			take->returnable_count += id_set_count(&segment->members);
 	}
 	if (resolved_count > 0)
 		lease_delete_resolved(take->tables, claim_id);
@@ -587,30 +617,37 @@ scan_expired(LeaseTake *take, TimestampTz ahead)
 }
 
 /*
- * Put back what does not fit of what was taken: a claim of its own that nobody
- * holds and that stays expired, so that its former holder's claim is lost as a
- * whole.
+ * Put messages where the next claim takes them, as a claim of its own that
+ * nobody holds.
  */
 void
 lease_put_back(LeaseTables *tables, int64 group_id, GroupCursor *cursor, LeaseSegment *segment)
 {
 	segment->claim_id = lease_draw_claim_id();
 	segment->segment = 0;
+	segment->is_released = true;
 	lease_insert(tables, group_id, segment);
 	lease_hint_not_after(cursor, segment->expires_at);
 }
 
 /*
  * Take over expired leases of the group, as a list of segments with at least
- * max_messages messages if there are so many; the caller puts back what is too
- * much.  Sets *cursor_changed when the cursor has to be written.  is_idle: there
+ * max_messages messages that can be delivered again if there are so many; the
+ * caller puts back what is too much.  Sets *cursor_changed when the cursor has to be written.  is_idle: there
  * are no fresh messages.  The caller holds the group's lock.
  */
 List *
 lease_take_expired(LeaseTables *tables, int64 group_id, GroupCursor *cursor, bool *cursor_changed,
-				   TimestampTz now, bool is_idle, int64 max_messages)
+				   TimestampTz now, bool is_idle, int32 max_reclaims, int64 max_messages)
 {
-	LeaseTake	take = {tables, group_id, cursor, now, max_messages, NIL, 0};
+	LeaseTake	take = {
+		.tables = tables,
+		.group_id = group_id,
+		.cursor = cursor,
+		.now = now,
+		.max_reclaims = max_reclaims,
+		.max_messages = max_messages
+	};
 
 	/* a time further ahead is from before the clock was set back */
 	if (cursor->stepped_over_count > 0 &&

@@ -27,6 +27,8 @@ typedef struct LeaseSegment
 	bool		is_released;	/* handed back: the next lease is no take-over */
 	IdSet		members;
 	char	   *consumer;		/* NULL: none */
+	bool		has_exceptions; /* its messages have rows in exception_queue */
+	bool		was_alone;		/* taken over: it was the claim's only message */
 } LeaseSegment;
 
 /* The tables of a stream's leases, open. */
@@ -53,6 +55,7 @@ extern bool lease_is_resolved(LeaseTables *tables, int64 claim_id, int64 message
 extern void lease_hint_not_after(GroupCursor *cursor, TimestampTz when);
 extern void lease_put_back(LeaseTables *tables, int64 group_id, GroupCursor *cursor, LeaseSegment *segment);
 extern List *lease_take_expired(LeaseTables *tables, int64 group_id, GroupCursor *cursor, bool *cursor_changed,
-								TimestampTz now, bool is_idle, int64 max_messages);
+								TimestampTz now, bool is_idle, int32 max_reclaims, int64 max_messages);
+extern bool lease_is_spent(const LeaseSegment *segment, int32 max_reclaims);
 
 #endif							/* SQLSTREAMS_LEASE_H */

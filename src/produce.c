@@ -120,7 +120,6 @@ read_deliver_at(FunctionCallInfo fcinfo, ProduceCall *call)
 	{
 		if (call->compaction)
 			argument_raise_invalid("deliver_at", _("It must not be in the future with compaction."));
-		raise_not_supported("deliver_at", _("a time in the future"));
 	}
 	set_column(&call->common, Anum_log_deliver_at, TimestampTzGetDatum(deliver_at));
 }

@@ -1,6 +1,6 @@
 /*
  * resolution.c
- *		What a holder says of its claim: ack, release, extend.
+ *		What a holder says of its claim.
  *
  * How the rows of a claim are guarded is described in lease.c.  Each function
  * reads with a snapshot of its own, so that isolation levels make no
@@ -17,12 +17,11 @@
 
 #include "duration.h"
 #include "errors.h"
-#include "lease.h"
 #include "resolution.h"
 
 /* Raise SS004. */
-static void
-raise_lost(const ConsumerGroup *group, int64 claim_id)
+void
+resolution_raise_lost(const ConsumerGroup *group, int64 claim_id)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_LEASE_LOST),
@@ -95,25 +94,6 @@ remove_claim(const Stream *stream, LeaseTables *tables, const ConsumerGroup *gro
 	return segments;
 }
 
-/*
- * Resolve all messages that are open in a claim; returns how many.  Raises
- * SS004 when there is none.
- */
-int64
-resolution_ack(const Stream *stream, const ConsumerGroup *group, int64 claim_id)
-{
-	LeaseTables tables;
-	int64		count;
-
-	CommandCounterIncrement();
-	lease_open(stream, &tables);
-	count = count_members(remove_claim(stream, &tables, group, claim_id));
-	if (count == 0)
-		raise_lost(group, claim_id);
-	lease_close(&tables);
-	return count;
-}
-
 /* Lock the claim against removal by others and return its segments, or NIL. */
 static List *
 share_claim(const Stream *stream, LeaseTables *tables, const ConsumerGroup *group, int64 claim_id)
@@ -150,19 +130,6 @@ nth_member(List *segments, int64 n)
 	}
 	elog(ERROR, "claim has no message number " INT64_FORMAT, n);
 	return 0;
-}
-
-static bool
-is_member(List *segments, int64 message_id)
-{
-	ListCell   *cell;
-
-	foreach(cell, segments)
-	{
-		if (id_set_contains(&((LeaseSegment *) lfirst(cell))->members, message_id))
-			return true;
-	}
-	return false;
 }
 
 static int64
@@ -224,43 +191,6 @@ remove_if_complete(LeaseTables *tables, List *segments, int64 claim_id)
 	lease_delete_resolved(tables, claim_id);
 }
 
-/* Take messages out of a claim that is shared.  Raises SS004. */
-static void
-resolve_messages(LeaseTables *tables, const ConsumerGroup *group, List *segments, int64 claim_id,
-				 const int64 *sorted_ids, int64 count)
-{
-	for (int64 i = 0; i < count; i++)
-	{
-		if (!is_member(segments, sorted_ids[i]) ||
-			!lease_insert_resolved(tables, claim_id, sorted_ids[i]))
-			raise_message_lost(group, claim_id, sorted_ids[i]);
-		CHECK_FOR_INTERRUPTS();
-	}
-	remove_if_complete(tables, segments, claim_id);
-}
-
-/*
- * Resolve some messages of a claim, given as rising ids; returns how many.
- * Raises SS004 unless all are open in the claim.
- */
-int64
-resolution_ack_messages(const Stream *stream, const ConsumerGroup *group, int64 claim_id,
-						const int64 *sorted_ids, int64 count)
-{
-	LeaseTables tables;
-	List	   *segments;
-
-	CommandCounterIncrement();
-	lease_open(stream, &tables);
-	segments = share_claim(stream, &tables, group, claim_id);
-	if (segments == NIL)
-		raise_lost(group, claim_id);
-	if (count > 0)
-		resolve_messages(&tables, group, segments, claim_id, sorted_ids, count);
-	lease_close(&tables);
-	return count;
-}
-
 /*
  * Let the group's next claim find what was handed back.  Takes the group's
  * lock, after the rows of the claim: a claim never waits for those.
@@ -276,86 +206,207 @@ lower_hint(const Stream *stream, const ConsumerGroup *group, TimestampTz now)
 	cursor_write(stream, group->group_id, &cursor);
 }
 
-/* Store messages as a claim that nobody holds and that has expired. */
-static void
-insert_released(LeaseTables *tables, const ConsumerGroup *group, LeaseSegment *segment,
-				int64 claim_id, TimestampTz now)
+/* A call that resolves messages of one claim. */
+typedef struct ResolutionCall
 {
-	segment->claim_id = claim_id;
-	segment->expires_at = now;
-	segment->is_released = true;
-	lease_insert(tables, group->group_id, segment);
-}
-
-/* Hand back all messages that are open in a claim; returns how many. */
-int64
-resolution_release(const Stream *stream, const ConsumerGroup *group, int64 claim_id)
-{
+	const Stream *stream;
+	const ConsumerGroup *group;
+	int64		claim_id;
+	const Resolution *named;	/* by id */
+	int64		named_count;
+	const Resolution *others;	/* NULL: they stay */
 	LeaseTables tables;
-	List	   *segments;
-	ListCell   *cell;
-	int64		released_id = lease_draw_claim_id();
-	TimestampTz now;
-	int64		count;
+	OutcomeWriter writer;
+	int64		resolved_count;
+	int64		released_id;	/* the claim of what is handed back; 0: nothing yet */
+	TimestampTz released_at;
+} ResolutionCall;
 
-	CommandCounterIncrement();
-	lease_open(stream, &tables);
-	segments = remove_claim(stream, &tables, group, claim_id);
-	count = count_members(segments);
-	now = GetCurrentTimestamp();
-	foreach(cell, segments)
+/* What the call says of a message: its own resolution, or that of the others. */
+static const Resolution *
+find_resolution(const ResolutionCall *call, int64 message_id)
+{
+	int64		low = 0;
+	int64		high = call->named_count;
+
+	while (low < high)
 	{
-		LeaseSegment *segment = lfirst(cell);
+		int64		middle = low + (high - low) / 2;
 
-		if (segment->members.run_count > 0)
-			insert_released(&tables, group, segment, released_id, now);
+		if (call->named[middle].message_id < message_id)
+			low = middle + 1;
+		else
+			high = middle;
 	}
-	if (count > 0)
-		lower_hint(stream, group, now);
-	lease_close(&tables);
-	return count;
+	if (low < call->named_count && call->named[low].message_id == message_id)
+		return &call->named[low];
+	return call->others;
 }
 
 /*
- * Hand back some messages of a claim, given as rising ids; returns how many, 0
- * when the claim is gone.  Raises SS004 unless all are open in the claim.
+ * Do what a resolution says to a message of the segment.  A fresh one that is
+ * released is added to a set.
+ */
+static void
+resolve_message(ResolutionCall *call, const LeaseSegment *segment, int64 message_id,
+				const Resolution *resolution, IdSet *released)
+{
+	call->resolved_count++;
+	outcome_write(&call->writer, segment, message_id, resolution->outcome,
+				  resolution->error, resolution->delay_us);
+	if (resolution->outcome == OUTCOME_RELEASE && !segment->has_exceptions)
+		id_set_append(released, message_id);
+}
+
+/* Store messages of a segment as a claim that nobody holds and that has expired. */
+static void
+insert_released(ResolutionCall *call, const LeaseSegment *segment, const IdSet *members)
+{
+	LeaseSegment released = *segment;
+
+	if (members->run_count == 0)
+		return;
+	if (call->released_id == 0)
+	{
+		call->released_id = lease_draw_claim_id();
+		call->released_at = GetCurrentTimestamp();
+	}
+	released.claim_id = call->released_id;
+	released.members = *members;
+	released.expires_at = call->released_at;
+	released.is_released = true;
+	lease_insert(&call->tables, call->group->group_id, &released);
+}
+
+/* Resolve all open messages of a segment. */
+static void
+resolve_segment(ResolutionCall *call, const LeaseSegment *segment)
+{
+	const IdSet *members = &segment->members;
+	IdSet		released;
+
+	if (call->named_count == 0 && call->others->outcome == OUTCOME_ACK &&
+		!outcome_leaves_trace(&call->writer, segment, OUTCOME_ACK))
+	{
+		call->resolved_count += id_set_count(members);
+		return;
+	}
+	id_set_init(&released);
+	for (int i = 0; i < members->run_count; i++)
+	{
+		for (int64 n = 0; n < members->runs[i].count; n++)
+		{
+			int64		message_id = members->runs[i].first + n;
+
+			resolve_message(call, segment, message_id, find_resolution(call, message_id), &released);
+		}
+	}
+	insert_released(call, segment, &released);
+}
+
+/* The place of the claim's segment that has a message, or -1. */
+static int
+find_segment(List *segments, int64 message_id)
+{
+	for (int i = 0; i < list_length(segments); i++)
+	{
+		if (id_set_contains(&((LeaseSegment *) list_nth(segments, i))->members, message_id))
+			return i;
+	}
+	return -1;
+}
+
+/* Resolve all messages of the claim; false when it is gone. */
+static bool
+resolve_claim(ResolutionCall *call)
+{
+	List	   *segments = remove_claim(call->stream, &call->tables, call->group, call->claim_id);
+	ListCell   *cell;
+
+	if (count_members(segments) == 0)
+		return false;
+	for (int64 i = 0; i < call->named_count; i++)
+	{
+		if (find_segment(segments, call->named[i].message_id) < 0)
+			raise_message_lost(call->group, call->claim_id, call->named[i].message_id);
+	}
+	foreach(cell, segments)
+		resolve_segment(call, lfirst(cell));
+	return true;
+}
+
+/* Resolve the messages that are named; false when the claim is gone. */
+static bool
+resolve_named(ResolutionCall *call)
+{
+	List	   *segments = share_claim(call->stream, &call->tables, call->group, call->claim_id);
+	IdSet	   *released = palloc(sizeof(IdSet) * Max(list_length(segments), 1));
+
+	if (segments == NIL)
+		return false;
+	for (int i = 0; i < list_length(segments); i++)
+		id_set_init(&released[i]);
+	for (int64 i = 0; i < call->named_count; i++)
+	{
+		int64		message_id = call->named[i].message_id;
+		int			place = find_segment(segments, message_id);
+
+		if (place < 0 ||
+			!lease_insert_resolved(&call->tables, call->claim_id, message_id))
+			raise_message_lost(call->group, call->claim_id, message_id);
+		resolve_message(call, list_nth(segments, place), message_id, &call->named[i], &released[place]);
+	}
+	if (call->named_count > 0)
+		remove_if_complete(&call->tables, segments, call->claim_id);
+	for (int i = 0; i < list_length(segments); i++)
+		insert_released(call, list_nth(segments, i), &released[i]);
+	return true;
+}
+
+/*
+ * Resolve messages of a claim: those named, given by rising ids, each as it
+ * says, and the others as "others" says, which stay in the claim if that is
+ * NULL.  Returns how many left the claim; *dead_count becomes how many of them
+ * are dead now.  Returns -1 when the claim is gone.  Raises SS004 unless all that
+ * are named are open in the claim.
  */
 int64
-resolution_release_messages(const Stream *stream, const ConsumerGroup *group, int64 claim_id,
-							const int64 *sorted_ids, int64 count)
+resolution_resolve(const Stream *stream, const ConsumerGroup *group, int64 claim_id,
+				   const Resolution *named, int64 named_count, const Resolution *others,
+				   int64 *dead_count)
 {
-	LeaseTables tables;
-	List	   *segments;
-	ListCell   *cell;
-	int64		released_id = lease_draw_claim_id();
-	TimestampTz now;
+	ResolutionCall call = {
+		.stream = stream,
+		.group = group,
+		.claim_id = claim_id,
+		.named = named,
+		.named_count = named_count,
+		.others = others
+	};
+	bool		is_held;
 
 	CommandCounterIncrement();
-	lease_open(stream, &tables);
-	segments = share_claim(stream, &tables, group, claim_id);
-	if (segments == NIL || count == 0)
-	{
-		lease_close(&tables);
-		return 0;
-	}
-	resolve_messages(&tables, group, segments, claim_id, sorted_ids, count);
+	lease_open(stream, &call.tables);
+	outcome_begin(&call.writer, stream, group, NULL);
+	is_held = others != NULL ? resolve_claim(&call) : resolve_named(&call);
+	*dead_count = call.writer.dead_count;
+	outcome_end(&call.writer);
+	if (call.released_id != 0)
+		lower_hint(stream, group, call.released_at);
+	lease_close(&call.tables);
+	return is_held ? call.resolved_count : -1;
+}
 
-	now = GetCurrentTimestamp();
-	foreach(cell, segments)
-	{
-		LeaseSegment released = *(LeaseSegment *) lfirst(cell);
+/* Ack all messages that are open in a claim; returns how many.  Raises SS004. */
+int64
+resolution_ack(const Stream *stream, const ConsumerGroup *group, int64 claim_id)
+{
+	static const Resolution ack = {.outcome = OUTCOME_ACK};
+	int64		dead_count;
+	int64		count = resolution_resolve(stream, group, claim_id, NULL, 0, &ack, &dead_count);
 
-		id_set_init(&released.members);
-		for (int64 i = 0; i < count; i++)
-		{
-			if (id_set_contains(&((LeaseSegment *) lfirst(cell))->members, sorted_ids[i]))
-				id_set_append(&released.members, sorted_ids[i]);
-		}
-		if (released.members.run_count > 0)
-			insert_released(&tables, group, &released, released_id, now);
-	}
-	lower_hint(stream, group, now);
-	lease_close(&tables);
+	if (count < 0)
+		resolution_raise_lost(group, claim_id);
 	return count;
 }
 
@@ -380,7 +431,7 @@ resolution_extend(const Stream *stream, const ConsumerGroup *group, int64 claim_
 	{
 		segments = load_claim_now(stream, &tables, group, claim_id);
 		if (segments == NIL)
-			raise_lost(group, claim_id);
+			resolution_raise_lost(group, claim_id);
 		anchor = linitial(segments);
 		end = duration_add(GetCurrentTimestamp(), lease_us > 0 ? lease_us : anchor->lease_us);
 		if (end <= anchor->expires_at)

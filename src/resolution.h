@@ -1,18 +1,26 @@
 /*
  * resolution.h
- *		What a holder says of its claim: ack, release, extend.
+ *		What a holder says of its claim.
  */
 #ifndef SQLSTREAMS_RESOLUTION_H
 #define SQLSTREAMS_RESOLUTION_H
 
-#include "group.h"
+#include "outcome.h"
 
+/* What is said of a message, or of all others. */
+typedef struct Resolution
+{
+	int64		message_id;
+	Outcome		outcome;
+	text	   *error;			/* NULL: none */
+	int64		delay_us;		/* of delay and nack; OUTCOME_BACKOFF: by policy */
+} Resolution;
+
+pg_noreturn extern void resolution_raise_lost(const ConsumerGroup *group, int64 claim_id);
+extern int64 resolution_resolve(const Stream *stream, const ConsumerGroup *group, int64 claim_id,
+								const Resolution *named, int64 named_count, const Resolution *others,
+								int64 *dead_count);
 extern int64 resolution_ack(const Stream *stream, const ConsumerGroup *group, int64 claim_id);
-extern int64 resolution_ack_messages(const Stream *stream, const ConsumerGroup *group, int64 claim_id,
-									 const int64 *sorted_ids, int64 count);
-extern int64 resolution_release(const Stream *stream, const ConsumerGroup *group, int64 claim_id);
-extern int64 resolution_release_messages(const Stream *stream, const ConsumerGroup *group, int64 claim_id,
-										 const int64 *sorted_ids, int64 count);
 extern TimestampTz resolution_extend(const Stream *stream, const ConsumerGroup *group, int64 claim_id,
 									 int64 lease_us);
 

@@ -135,7 +135,6 @@ drop_claims(Seek *seek, LeaseTables *tables, List *claims, GroupCursor *cursor)
 			id_set_remove_range(&segment->members, low + 1, high);
 			if (segment->members.run_count == 0)
 				continue;
-			segment->is_released = true;
 			segment->expires_at = now;
 			lease_put_back(tables, seek->group.group_id, cursor, segment);
 		}

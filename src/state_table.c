@@ -21,6 +21,7 @@
 #include "catalog/pg_am.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/snapmgr.h"
 
@@ -105,6 +106,7 @@ state_table_open(StateTable *table, Oid oid, const Oid *column_types, int column
 		raise_altered(table->rel, _("It has other columns than it was made with."));
 	check_plain(table->rel);
 	table->column_count = column_count;
+	table->context = CurrentMemoryContext;
 	return true;
 }
 
@@ -140,6 +142,13 @@ state_table_close(StateTable *table)
 		FreeExecutorState(table->estate);
 	}
 	table_close(table->rel, table->lock_at_close);
+}
+
+/* Was nothing ever written to the table?  Cheaper than a scan. */
+bool
+state_table_is_empty(StateTable *table)
+{
+	return RelationGetNumberOfBlocks(table->rel) == 0;
 }
 
 /* The index of the table's primary key. */
@@ -194,25 +203,36 @@ fill_slot(StateTable *table, TupleTableSlot *slot, const Datum *values, const bo
 	ExecStoreVirtualTuple(slot);
 }
 
-/* Insert a row. */
-void
+/* Open the indexes, for as long as the table is open. */
+static void
+open_indexes(StateTable *table)
+{
+	MemoryContext old = MemoryContextSwitchTo(table->context);
+
+	table->indexes = CatalogOpenIndexes(table->rel);
+	MemoryContextSwitchTo(old);
+	for (int i = 0; i < table->indexes->ri_NumIndices; i++)
+		check_plain_index(table->rel, table->indexes->ri_IndexRelationDescs[i],
+						  table->indexes->ri_IndexRelationInfo[i]);
+}
+
+/* Insert a row; returns its place. */
+ItemPointerData
 state_table_insert(StateTable *table, Datum *values, bool *isnull)
 {
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(table->rel), &TTSOpsVirtual);
 	HeapTuple	tuple;
+	ItemPointerData tid;
 
 	fill_slot(table, slot, values, isnull);
 	tuple = ExecCopySlotHeapTuple(slot);
 	ExecDropSingleTupleTableSlot(slot);
 	if (table->indexes == NULL)
-	{
-		table->indexes = CatalogOpenIndexes(table->rel);
-		for (int i = 0; i < table->indexes->ri_NumIndices; i++)
-			check_plain_index(table->rel, table->indexes->ri_IndexRelationDescs[i],
-							  table->indexes->ri_IndexRelationInfo[i]);
-	}
+		open_indexes(table);
 	CatalogTupleInsertWithInfo(table->rel, tuple, table->indexes);
+	tid = tuple->t_self;
 	heap_freetuple(tuple);
+	return tid;
 }
 
 /* Get what state_table_insert_unless_exists needs. */

@@ -18,6 +18,7 @@ typedef struct StateTable
 	Relation	rel;
 	LOCKMODE	lock_at_close;	/* given up then */
 	int			column_count;	/* without columns added and dropped again */
+	MemoryContext context;		/* of what lives until the table is closed */
 	CatalogIndexState indexes;	/* NULL until the first plain insert */
 	struct EState *estate;		/* these three: NULL until the first insert
 								 * that looks for its key before */
@@ -35,7 +36,7 @@ extern bool state_table_open(StateTable *table, Oid oid, const Oid *column_types
 extern bool state_table_open_to_read(StateTable *table, Oid oid, const Oid *column_types, int column_count);
 extern void state_table_close(StateTable *table);
 extern void state_table_read_row(StateTable *table, HeapTuple tuple, Datum *values, bool *isnull);
-extern void state_table_insert(StateTable *table, Datum *values, bool *isnull);
+extern ItemPointerData state_table_insert(StateTable *table, Datum *values, bool *isnull);
 extern bool state_table_insert_unless_exists(StateTable *table, Datum *values, bool *isnull,
 											 ItemPointer existing);
 extern TM_Result state_table_delete(StateTable *table, ItemPointer tid, bool wait);
@@ -45,6 +46,7 @@ extern void state_scan_begin(StateScan *scan, StateTable *table, Oid index,
 							 Snapshot snapshot, int key_count, ScanKey keys);
 extern HeapTuple state_scan_next(StateScan *scan, ScanDirection direction);
 extern void state_scan_end(StateScan *scan);
+extern bool state_table_is_empty(StateTable *table);
 extern Oid	state_table_primary_key(StateTable *table);
 extern Oid	state_table_index_on(StateTable *table, const AttrNumber *columns, int column_count);
 

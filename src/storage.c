@@ -149,6 +149,40 @@ storage_create_stream(int64 stream_id, Oid owner)
 	return get_relname_relid(psprintf("message_log_" INT64_FORMAT, stream_id), stream_schema_oid());
 }
 
+/* Make the tables of what did not go well: exceptions and the delivery log. */
+static void
+create_failure_tables(int64 stream_id, Oid owner)
+{
+	create_table("exception_queue", stream_id,
+				 "(group_id bigint,"
+				 " message_id bigint,"
+				 " status \"char\" NOT NULL,"
+				 " due_at timestamptz NOT NULL,"
+				 " attempts integer NOT NULL,"
+				 " delays integer NOT NULL,"
+				 " takeovers integer NOT NULL,"
+				 " suspect boolean NOT NULL,"
+				 " claim_id bigint,"
+				 " last_error text,"
+				 " updated_at timestamptz NOT NULL,"
+				 " PRIMARY KEY (group_id, message_id)) WITH (" STATE_TABLE_SETTINGS ")", owner);
+	storage_execute(psprintf("CREATE INDEX exception_queue_" INT64_FORMAT "_due_at_idx ON sqlstreams.exception_queue_" INT64_FORMAT
+							 " (group_id, status, due_at, message_id)", stream_id, stream_id));
+	create_table("delivery_log", stream_id,
+				 "(group_id bigint,"
+				 " message_id bigint,"
+				 " claim_id bigint,"
+				 " attempt integer NOT NULL,"
+				 " outcome text NOT NULL,"
+				 " error text,"
+				 " consumer text,"
+				 " started_at timestamptz NOT NULL,"
+				 " ended_at timestamptz,"
+				 " PRIMARY KEY (ended_at, group_id, message_id, claim_id))", owner);
+	storage_execute(psprintf("CREATE INDEX delivery_log_" INT64_FORMAT "_message_id_idx ON sqlstreams.delivery_log_" INT64_FORMAT
+							 " (message_id)", stream_id, stream_id));
+}
+
 /* Make the tables that keep the state of a stream's groups. */
 void
 storage_create_group_tables(const Stream *stream)
@@ -169,6 +203,10 @@ storage_create_group_tables(const Stream *stream)
 				 " fence_system bigint NOT NULL,"
 				 " fence_database oid NOT NULL,"
 				 " last_claim_at timestamptz,"
+				 " due_from timestamptz NOT NULL,"
+				 " due_writers xid8[],"
+				 " due_writers_from timestamptz[],"
+				 " filled_by_due boolean NOT NULL,"
 				 " PRIMARY KEY (group_id, version)) WITH (" STATE_TABLE_SETTINGS ")", owner);
 	create_table("claim_lease", stream->stream_id,
 				 "(group_id bigint NOT NULL,"
@@ -183,6 +221,7 @@ storage_create_group_tables(const Stream *stream)
 				 " first_id bigint NOT NULL,"
 				 " members bytea NOT NULL,"
 				 " consumer text,"
+				 " exceptions boolean NOT NULL,"
 				 " PRIMARY KEY (claim_id, segment)) WITH (" STATE_TABLE_SETTINGS ")", owner);
 	storage_execute(psprintf("CREATE INDEX claim_lease_" INT64_FORMAT "_expires_at_idx ON sqlstreams.claim_lease_" INT64_FORMAT
 							 " (group_id, expires_at, claim_id, segment)", stream->stream_id, stream->stream_id));
@@ -190,6 +229,7 @@ storage_create_group_tables(const Stream *stream)
 				 "(claim_id bigint,"
 				 " message_id bigint,"
 				 " PRIMARY KEY (claim_id, message_id)) WITH (" STATE_TABLE_SETTINGS ")", owner);
+	create_failure_tables(stream->stream_id, owner);
 	access_restore(&saved);
 }
 
@@ -220,7 +260,7 @@ void
 storage_drop_stream(const Stream *stream)
 {
 	static const char *const tables[] = {
-		"idempotency_key", "claim_lease", "claim_resolved", "group_cursor", "message_log"
+		"idempotency_key", "claim_lease", "claim_resolved", "exception_queue", "delivery_log", "group_cursor", "message_log"
 	};
 	AccessState saved;
 

@@ -135,6 +135,8 @@ fill_from_row(Stream *stream, HeapTuple tuple, TupleDesc desc)
 	stream->cursor_oid = stream_table_oid("group_cursor", stream->stream_id);
 	stream->lease_oid = stream_table_oid("claim_lease", stream->stream_id);
 	stream->resolved_oid = stream_table_oid("claim_resolved", stream->stream_id);
+	stream->exception_oid = stream_table_oid("exception_queue", stream->stream_id);
+	stream->delivery_log_oid = stream_table_oid("delivery_log", stream->stream_id);
 	stream->idempotency_oid = stream_table_oid("idempotency_key", stream->stream_id);
 }
 

@@ -15,12 +15,12 @@
 #define STREAM_NAME_MAX_BYTES 200
 
 /* What the delivery log records: each value is the first letter of its name. */
-typedef enum DeliveryLog
+typedef enum DeliveryLogMode
 {
 	DELIVERY_LOG_OFF = 'o',
 	DELIVERY_LOG_FAILURES = 'f',
 	DELIVERY_LOG_ALL = 'a'
-} DeliveryLog;
+} DeliveryLogMode;
 
 /*
  * A copy of what the cache knows.  Callers keep it by value: a trigger that
@@ -34,15 +34,17 @@ typedef struct Stream
 	int64		partition_size;
 	int64		idempotency_key_ttl_us;
 	int64		purged_through; /* ids up to this one are gone */
-	char		delivery_log;	/* a DeliveryLog */
+	char		delivery_log;	/* a DeliveryLogMode */
 	AskedOptions asked_options; /* what its message_defaults ask for */
 	Oid			log_oid;		/* message_log_<id>, the partitioned table */
 	Oid			sequence_oid;	/* message_id_<id> */
 	Oid			fence_oid;		/* what producers lock: see fence.c */
 	Oid			cursor_oid;		/* group_cursor_<id>; invalid before the first
-								 * group, as are the next two */
+								 * group, as are the next four */
 	Oid			lease_oid;		/* claim_lease_<id> */
 	Oid			resolved_oid;	/* claim_resolved_<id> */
+	Oid			exception_oid;	/* exception_queue_<id> */
+	Oid			delivery_log_oid;	/* delivery_log_<id> */
 	Oid			idempotency_oid;	/* idempotency_key_<id>; invalid before the
 									 * first key */
 } Stream;

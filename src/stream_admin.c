@@ -208,7 +208,8 @@ static void
 hand_over(const Stream *stream)
 {
 	Oid			tables[] = {
-		stream->sequence_oid, stream->idempotency_oid, stream->lease_oid, stream->resolved_oid, stream->cursor_oid
+		stream->sequence_oid, stream->idempotency_oid, stream->lease_oid, stream->resolved_oid,
+		stream->exception_oid, stream->delivery_log_oid, stream->cursor_oid
 	};
 	Oid			owner = access_stream_owner(stream);
 	StreamPartition *partitions;

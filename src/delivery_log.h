@@ -1,0 +1,51 @@
+/*
+ * delivery_log.h
+ *		What became of each delivery: a row each of delivery_log_<id>.
+ */
+#ifndef SQLSTREAMS_DELIVERY_LOG_H
+#define SQLSTREAMS_DELIVERY_LOG_H
+
+#include "state_table.h"
+#include "stream.h"
+
+/* How a delivery ended, or why there was none. */
+typedef enum Outcome
+{
+	OUTCOME_ACK,
+	OUTCOME_NACK,
+	OUTCOME_REJECT,
+	OUTCOME_DELAY,
+	OUTCOME_RELEASE,
+	OUTCOME_EXPIRED,			/* the lease was lost */
+	OUTCOME_SPLIT				/* it was lost once too often: see claim_lost.c */
+} Outcome;
+
+/* A row to write. */
+typedef struct Delivery
+{
+	int64		group_id;
+	int64		message_id;
+	int64		claim_id;
+	int32		attempt;		/* this delivery's number, from 1 */
+	Outcome		outcome;
+	text	   *error;			/* NULL: none */
+	const char *consumer;		/* NULL: none */
+	TimestampTz started_at;
+	TimestampTz ended_at;
+} Delivery;
+
+/* The log of a stream, opened when the first row is written. */
+typedef struct DeliveryLog
+{
+	const Stream *stream;
+	MemoryContext context;		/* lives as long as the log is open */
+	bool		is_open;
+	StateTable	table;
+} DeliveryLog;
+
+extern bool delivery_log_has(const Stream *stream, Outcome outcome);
+extern void delivery_log_begin(DeliveryLog *log, const Stream *stream);
+extern void delivery_log_add(DeliveryLog *log, const Delivery *delivery);
+extern void delivery_log_end(DeliveryLog *log);
+
+#endif							/* SQLSTREAMS_DELIVERY_LOG_H */
