@@ -72,11 +72,11 @@ argument_get_integer_or(FunctionCallInfo fcinfo, int number, const char *argumen
 /* A duration in microseconds, with a default.  Raises 22023. */
 int64
 argument_get_duration_or(FunctionCallInfo fcinfo, int number, const char *argument,
-						 bool zero_allowed, int64 default_value)
+						 int64 default_value)
 {
 	if (PG_ARGISNULL(number))
 		return default_value;
-	return duration_check(argument, PG_GETARG_INTERVAL_P(number), zero_allowed);
+	return duration_check(argument, PG_GETARG_INTERVAL_P(number), false);
 }
 
 /* A message, routing or idempotency key: NULL if it is empty.  Raises 54000. */

@@ -26,7 +26,7 @@ extern int64 argument_get_integer(FunctionCallInfo fcinfo, int number, const cha
 extern int64 argument_get_integer_or(FunctionCallInfo fcinfo, int number, const char *argument,
 									 int64 minimum, int64 maximum, int64 default_value);
 extern int64 argument_get_duration_or(FunctionCallInfo fcinfo, int number, const char *argument,
-									  bool zero_allowed, int64 default_value);
+									  int64 default_value);
 extern text *argument_check_key(text *key, const char *argument);
 
 #endif							/* SQLSTREAMS_ARGUMENTS_H */

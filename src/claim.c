@@ -157,7 +157,7 @@ sqlstreams_claim(PG_FUNCTION_ARGS)
 
 	PreventCommandIfReadOnly("sqlstreams.claim()");
 	claim.max_messages = argument_get_integer(fcinfo, 2, "max_messages", 1, BATCH_MAX_MESSAGES);
-	claim.lease_us = argument_get_duration_or(fcinfo, 3, "lease", false, 0);
+	claim.lease_us = argument_get_duration_or(fcinfo, 3, "lease", 0);
 	claim.consumer = PG_ARGISNULL(4) ? pstrdup(application_name) : text_to_cstring(PG_GETARG_TEXT_PP(4));
 	(void) argument_get_integer_or(fcinfo, 5, "max_per_key", 1, BATCH_MAX_MESSAGES, 1);
 	claim.has_byte_limit = !PG_ARGISNULL(6);

@@ -36,6 +36,13 @@
 #define pg_noreturn pg_attribute_noreturn()
 #endif
 
+/* Is an interval infinite?  There are none before 17. */
+#if PG_VERSION_NUM >= 170000
+#define COMPAT_INTERVAL_NOT_FINITE(interval) INTERVAL_NOT_FINITE(interval)
+#else
+#define COMPAT_INTERVAL_NOT_FINITE(interval) false
+#endif
+
 /* The file of a relation, as a WAL record of a sequence names it. */
 #if PG_VERSION_NUM >= 160000
 #define COMPAT_SET_SEQ_LOCATOR(record, rel) ((record).locator = (rel)->rd_locator)

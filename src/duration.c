@@ -11,6 +11,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "duration.h"
 
 /*
@@ -52,6 +53,20 @@ duration_check(const char *argument, const Interval *interval, bool zero_allowed
 				 errmsg("invalid value for argument \"%s\"", argument),
 				 errdetail("It must be finite and shorter than the range of timestamps.")));
 	return result;
+}
+
+/*
+ * As duration_check, for the time to a message's next delivery: zero is allowed,
+ * and one that is longer than a timestamp can be away ends there.
+ */
+int64
+duration_check_wait(const char *argument, const Interval *interval)
+{
+	int64		result = duration_from_interval(interval);
+
+	if (result < END_TIMESTAMP || COMPAT_INTERVAL_NOT_FINITE(interval))
+		return duration_check(argument, interval, true);
+	return END_TIMESTAMP - 1;
 }
 
 /* A time moved by a duration, ending at the last timestamp there is. */

@@ -11,6 +11,7 @@
 
 extern int64 duration_from_interval(const Interval *interval);
 extern int64 duration_check(const char *argument, const Interval *interval, bool zero_allowed);
+extern int64 duration_check_wait(const char *argument, const Interval *interval);
 extern TimestampTz duration_add(TimestampTz when, int64 duration_us);
 
 #endif							/* SQLSTREAMS_DURATION_H */

@@ -199,7 +199,8 @@ sqlstreams_nack(PG_FUNCTION_ARGS)
 	PreventCommandIfReadOnly("sqlstreams.nack()");
 	read_claim(fcinfo, &call);
 	resolution.error = PG_ARGISNULL(4) ? NULL : PG_GETARG_TEXT_PP(4);
-	resolution.delay_us = argument_get_duration_or(fcinfo, 5, "retry_in", true, OUTCOME_BACKOFF);
+	resolution.delay_us = PG_ARGISNULL(5) ? OUTCOME_BACKOFF :
+		duration_check_wait("retry_in", PG_GETARG_INTERVAL_P(5));
 	(void) resolve_held(fcinfo, &call, 3, &resolution, &dead_count);
 	PG_RETURN_INT64(dead_count);
 }
@@ -233,7 +234,7 @@ sqlstreams_delay(PG_FUNCTION_ARGS)
 		argument_raise_null("message_ids");
 	if (PG_ARGISNULL(4))
 		argument_raise_null("delay");
-	resolution.delay_us = argument_get_duration_or(fcinfo, 4, "delay", true, 0);
+	resolution.delay_us = duration_check_wait("delay", PG_GETARG_INTERVAL_P(4));
 	resolution.error = PG_ARGISNULL(5) ? NULL : PG_GETARG_TEXT_PP(5);
 	(void) resolve_held(fcinfo, &call, 3, &resolution, &dead_count);
 	PG_RETURN_INT64(dead_count);
@@ -316,7 +317,7 @@ read_delays(FunctionCallInfo fcinfo, Resolution *named, int count)
 	{
 		named[i].delay_us = OUTCOME_BACKOFF;
 		if (delays != NULL && !isnull[i])
-			named[i].delay_us = duration_check("delays", DatumGetIntervalP(delays[i]), true);
+			named[i].delay_us = duration_check_wait("delays", DatumGetIntervalP(delays[i]));
 		else if (named[i].outcome == OUTCOME_DELAY)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -402,6 +403,6 @@ sqlstreams_extend(PG_FUNCTION_ARGS)
 
 	PreventCommandIfReadOnly("sqlstreams.extend()");
 	read_claim(fcinfo, &call);
-	lease_us = argument_get_duration_or(fcinfo, 3, "lease", false, 0);
+	lease_us = argument_get_duration_or(fcinfo, 3, "lease", 0);
 	PG_RETURN_TIMESTAMPTZ(resolution_extend(&call.stream, &call.group, call.claim_id, lease_us));
 }
