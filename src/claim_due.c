@@ -18,6 +18,9 @@
  */
 #define MISSING_MESSAGE_RETRY_US (60 * USECS_PER_SEC)
 
+/* How many to read at once of which some may be of another version. */
+#define DUE_STEP 1000
+
 static int
 compare_due(const void *a, const void *b)
 {
@@ -33,6 +36,7 @@ typedef struct DueReturn
 	Claim	   *claim;
 	Snapshot	snapshot;
 	LogScan    *scan;			/* NULL until the first message is read */
+	int64		messages_left;	/* how many may be returned */
 	IdSet		members;		/* what was returned */
 	int32		takeovers;		/* the most of them */
 	bool		has_suspect;
@@ -83,6 +87,7 @@ deliver(DueReturn *due, Exception *exception)
 	exception->claim_id = due->claim->claim_id;
 	put_back(due, exception, EXCEPTION_INFLIGHT, exception->due_at);
 	id_set_append(&due->members, exception->message_id);
+	due->messages_left--;
 	due->takeovers = Max(due->takeovers, exception->takeovers);
 	due->has_suspect |= exception->is_suspect;
 }
@@ -94,7 +99,7 @@ return_exception(DueReturn *due, const DueException *found)
 	Claim	   *claim = due->claim;
 	Exception	exception;
 
-	if (!claim_has_room(claim) ||
+	if (!claim_has_room(claim) || due->messages_left == 0 ||
 		!exception_find(&claim->exceptions, claim->group.group_id, found->message_id, due->snapshot, &exception) ||
 		!exception_delete(&claim->exceptions, &exception, false))
 		exception_leave_due(&claim->cursor, found);
@@ -103,9 +108,36 @@ return_exception(DueReturn *due, const DueException *found)
 	else if (!find_message(due, found->message_id))
 		put_back(due, &exception, EXCEPTION_READY, duration_add(claim->now, MISSING_MESSAGE_RETRY_US));
 	else if (!wants_version(due))
+	{
 		put_back(due, &exception, EXCEPTION_PARKED, exception.due_at);
+		claim->scan_left--;
+	}
 	else
 		deliver(due, &exception);
+}
+
+/* Find exceptions that are due, and return what the claim takes of them. */
+static void
+return_found(DueReturn *due, bool take_suspect)
+{
+	Claim	   *claim = due->claim;
+	int64		wanted = due->messages_left;
+	int64		count;
+	DueException *found;
+
+	if (claim->group.schema_version != 0)
+		wanted = Max(wanted, DUE_STEP);
+	found = exception_collect_due(&claim->exceptions, claim->group.group_id, &claim->cursor,
+								  &claim->cursor_changed, claim->now, wanted, take_suspect, &count);
+	if (count > 0)
+		claim->cursor_changed = true;
+	qsort(found, count, sizeof(DueException), compare_due);
+	for (int64 i = 0; i < count; i++)
+	{
+		return_exception(due, &found[i]);
+		CHECK_FOR_INTERRUPTS();
+	}
+	pfree(found);
 }
 
 /*
@@ -115,26 +147,21 @@ return_exception(DueReturn *due, const DueException *found)
 void
 claim_return_due(Claim *claim, int64 max_messages, bool take_suspect)
 {
-	DueReturn	due = {.claim = claim};
-	int64		count;
-	DueException *found;
+	DueReturn	due = {.claim = claim, .messages_left = max_messages};
+	int64		scan_left;
 
-	if (!claim_has_room(claim) || max_messages == 0)
-		return;
-	found = exception_collect_due(&claim->exceptions, claim->group.group_id, &claim->cursor,
-								  &claim->cursor_changed, claim->now, max_messages, take_suspect, &count);
-	if (count == 0)
-		return;
-
-	claim->cursor_changed = true;
-	qsort(found, count, sizeof(DueException), compare_due);
-	due.snapshot = RegisterSnapshot(GetLatestSnapshot());
 	id_set_init(&due.members);
-	for (int64 i = 0; i < count; i++)
+	due.snapshot = RegisterSnapshot(GetLatestSnapshot());
+
+	/* look again where some were stepped over */
+	do
 	{
-		return_exception(&due, &found[i]);
-		CHECK_FOR_INTERRUPTS();
-	}
+		scan_left = claim->scan_left;
+		if (!claim_has_room(claim) || due.messages_left == 0 || due.has_suspect)
+			break;
+		return_found(&due, take_suspect && due.members.run_count == 0);
+	} while (claim->scan_left < scan_left && claim->scan_left > 0);
+
 	if (due.scan != NULL)
 		message_log_scan_end(due.scan);
 	UnregisterSnapshot(due.snapshot);

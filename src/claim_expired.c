@@ -10,6 +10,7 @@
 
 #include "access/xact.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 
 #include "claim.h"
 #include "outcome.h"
@@ -74,8 +75,9 @@ lose_leases(Claim *claim, List *segments)
 	claim->has_charged |= writer.has_charged;
 	outcome_end(&writer);
 
-	/* what became ready may be delivered by this claim */
+	/* what has become ready is due for this claim */
 	CommandCounterIncrement();
+	claim->now = GetCurrentTimestamp();
 	return kept;
 }
 

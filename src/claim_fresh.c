@@ -93,10 +93,14 @@ is_for_later(const Claim *claim, LogScan *scan, TimestampTz *deliver_at)
 	return !isnull[Anum_log_deliver_at - 1] && *deliver_at > claim->now;
 }
 
-/* Put a message where claims find it when it is due. */
+/*
+ * Put a message where claims find it when it is due, unless something was left
+ * there that the group has not come back to.
+ */
 static void
 keep_for_later(Claim *claim, int64 message_id, TimestampTz due_at)
 {
+	Exception	present;
 	Exception	exception = {
 		.message_id = message_id,
 		.status = EXCEPTION_READY,
@@ -104,7 +108,8 @@ keep_for_later(Claim *claim, int64 message_id, TimestampTz due_at)
 		.updated_at = claim->now
 	};
 
-	exception_insert(&claim->exceptions, claim->group.group_id, &exception);
+	if (!exception_find(&claim->exceptions, claim->group.group_id, message_id, GetLatestSnapshot(), &present))
+		exception_insert(&claim->exceptions, claim->group.group_id, &exception);
 }
 
 /* Return the message where the scan is, keep it for later, or step over it. */

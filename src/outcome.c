@@ -42,13 +42,20 @@ outcome_begin(OutcomeWriter *writer, const Stream *stream, const ConsumerGroup *
 	delivery_log_begin(&writer->log, stream);
 }
 
+/* Does this outcome make an exception of a fresh message? */
+static bool
+makes_exception(Outcome outcome)
+{
+	return outcome != OUTCOME_ACK && outcome != OUTCOME_RELEASE && outcome != OUTCOME_EXPIRED;
+}
+
 /* Does this outcome of the segment's messages write anything? */
 bool
 outcome_leaves_trace(const OutcomeWriter *writer, const LeaseSegment *segment, Outcome outcome)
 {
 	if (segment->has_exceptions || delivery_log_has(writer->stream, outcome))
 		return true;
-	return outcome != OUTCOME_ACK && outcome != OUTCOME_RELEASE && outcome != OUTCOME_EXPIRED;
+	return makes_exception(outcome);
 }
 
 /* Open what is needed to read and write exceptions. */
@@ -214,17 +221,18 @@ replace_exception(OutcomeWriter *writer, const LeaseSegment *segment, Exception 
 }
 
 /*
- * Take the message's row out of the table.  One that is not there was removed
- * by hand: then the message is as one that never failed.
+ * Take the message's row out of the table, and begin from it if it is one of a
+ * claim of exceptions.  Where there is none, it was removed by hand, the message
+ * is as one that never failed; where there should be none, it is nothing to go by.
  */
 static void
-remove_exception(OutcomeWriter *writer, Exception *exception)
+remove_exception(OutcomeWriter *writer, const LeaseSegment *segment, Exception *exception)
 {
 	Exception	found;
 
 	if (exception_find(&writer->exceptions, writer->group->group_id, exception->message_id,
 					   writer->snapshot, &found) &&
-		exception_delete(&writer->exceptions, &found, true))
+		exception_delete(&writer->exceptions, &found, true) && segment->has_exceptions)
 		*exception = found;
 }
 
@@ -264,13 +272,13 @@ outcome_write(OutcomeWriter *writer, const LeaseSegment *segment, int64 message_
 		return;
 	open_exceptions(writer);
 	old = MemoryContextSwitchTo(writer->scratch);
-	if (segment->has_exceptions)
-		remove_exception(writer, &exception);
+	if (segment->has_exceptions || makes_exception(outcome))
+		remove_exception(writer, segment, &exception);
 	attempt = exception.attempts;
 	count_up(&attempt);
 	if (error != NULL)
 		exception.last_error = error;
-	if (segment->has_exceptions || (outcome != OUTCOME_EXPIRED && outcome != OUTCOME_RELEASE))
+	if (segment->has_exceptions || makes_exception(outcome))
 		replace_exception(writer, segment, &exception, outcome, delay_us);
 	log_delivery(writer, segment, message_id, attempt, outcome, error);
 	MemoryContextSwitchTo(old);
