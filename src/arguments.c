@@ -7,7 +7,9 @@
  */
 #include "postgres.h"
 
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "arguments.h"
@@ -77,6 +79,34 @@ argument_get_duration_or(FunctionCallInfo fcinfo, int number, const char *argume
 	if (PG_ARGISNULL(number))
 		return default_value;
 	return duration_check(argument, PG_GETARG_INTERVAL_P(number), false);
+}
+
+/* The elements of an array; *count becomes how many.  Raises 22023. */
+Datum *
+argument_get_array(FunctionCallInfo fcinfo, int number, const char *argument, Oid type,
+				   bool **isnull, int *count)
+{
+	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(number);
+	Datum	   *elements;
+	int16		length;
+	bool		by_value;
+	char		align;
+
+	if (ARR_NDIM(array) > 1)
+		argument_raise_invalid(argument, _("It must have one dimension."));
+	get_typlenbyvalalign(type, &length, &by_value, &align);
+	deconstruct_array(array, type, length, by_value, align, &elements, isnull, count);
+	return elements;
+}
+
+/* Raise 22004 for an element of an array that is NULL. */
+void
+argument_check_element(const char *argument, const bool *isnull, int element)
+{
+	if (isnull[element])
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("element %d of argument \"%s\" must not be null", element + 1, argument)));
 }
 
 /* A message, routing or idempotency key: NULL if it is empty.  Raises 54000. */

@@ -27,6 +27,9 @@ extern int64 argument_get_integer_or(FunctionCallInfo fcinfo, int number, const 
 									 int64 minimum, int64 maximum, int64 default_value);
 extern int64 argument_get_duration_or(FunctionCallInfo fcinfo, int number, const char *argument,
 									  int64 default_value);
+extern Datum *argument_get_array(FunctionCallInfo fcinfo, int number, const char *argument, Oid type,
+								 bool **isnull, int *count);
+extern void argument_check_element(const char *argument, const bool *isnull, int element);
 extern text *argument_check_key(text *key, const char *argument);
 
 #endif							/* SQLSTREAMS_ARGUMENTS_H */

@@ -7,9 +7,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "access.h"
@@ -66,44 +64,17 @@ compare_resolutions(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The elements of an array argument; *count becomes how many. */
-static Datum *
-read_array(FunctionCallInfo fcinfo, int number, const char *argument, Oid type, bool **isnull, int *count)
-{
-	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(number);
-	Datum	   *elements;
-	int16		length;
-	bool		by_value;
-	char		align;
-
-	if (ARR_NDIM(array) > 1)
-		argument_raise_invalid(argument, _("It must have one dimension."));
-	get_typlenbyvalalign(type, &length, &by_value, &align);
-	deconstruct_array(array, type, length, by_value, align, &elements, isnull, count);
-	return elements;
-}
-
-/* Raise 22004 for a NULL in an array argument. */
-static void
-check_element(const char *argument, const bool *isnull, int element)
-{
-	if (isnull[element])
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("element %d of argument \"%s\" must not be null", element + 1, argument)));
-}
-
 /* One resolution for each id of an array argument, all the same. */
 static Resolution *
 read_message_ids(FunctionCallInfo fcinfo, int number, const Resolution *resolution, int *count)
 {
 	bool	   *isnull;
-	Datum	   *ids = read_array(fcinfo, number, "message_ids", INT8OID, &isnull, count);
+	Datum	   *ids = argument_get_array(fcinfo, number, "message_ids", INT8OID, &isnull, count);
 	Resolution *named = palloc_extended(sizeof(Resolution) * Max(*count, 1), MCXT_ALLOC_HUGE);
 
 	for (int i = 0; i < *count; i++)
 	{
-		check_element("message_ids", isnull, i);
+		argument_check_element("message_ids", isnull, i);
 		named[i] = *resolution;
 		named[i].message_id = DatumGetInt64(ids[i]);
 	}
@@ -271,12 +242,12 @@ read_outcomes(FunctionCallInfo fcinfo, Resolution *named, int count)
 {
 	bool	   *isnull;
 	int			length;
-	Datum	   *outcomes = read_array(fcinfo, 4, "outcomes", TEXTOID, &isnull, &length);
+	Datum	   *outcomes = argument_get_array(fcinfo, 4, "outcomes", TEXTOID, &isnull, &length);
 
 	check_length("outcomes", length, count);
 	for (int i = 0; i < count; i++)
 	{
-		check_element("outcomes", isnull, i);
+		argument_check_element("outcomes", isnull, i);
 		named[i].outcome = read_outcome(outcomes[i]);
 	}
 }
@@ -291,7 +262,7 @@ read_errors(FunctionCallInfo fcinfo, Resolution *named, int count)
 
 	if (PG_ARGISNULL(5))
 		return;
-	errors = read_array(fcinfo, 5, "errors", TEXTOID, &isnull, &length);
+	errors = argument_get_array(fcinfo, 5, "errors", TEXTOID, &isnull, &length);
 	check_length("errors", length, count);
 	for (int i = 0; i < count; i++)
 	{
@@ -310,7 +281,7 @@ read_delays(FunctionCallInfo fcinfo, Resolution *named, int count)
 
 	if (!PG_ARGISNULL(6))
 	{
-		delays = read_array(fcinfo, 6, "delays", INTERVALOID, &isnull, &length);
+		delays = argument_get_array(fcinfo, 6, "delays", INTERVALOID, &isnull, &length);
 		check_length("delays", length, count);
 	}
 	for (int i = 0; i < count; i++)
