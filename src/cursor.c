@@ -251,6 +251,15 @@ cursor_read(const Stream *stream, int64 group_id, Snapshot snapshot, GroupCursor
 	return found;
 }
 
+/* Before what time the snapshot shows that no ready exception is due. */
+TimestampTz
+cursor_read_due_from(const Stream *stream, int64 group_id, Snapshot snapshot)
+{
+	GroupCursor cursor;
+
+	return cursor_read(stream, group_id, snapshot, &cursor) ? cursor.due_from : DT_NOBEGIN;
+}
+
 /*
  * Read the cursor that a group must have, as it is now.  Raises
  * SS002 when the group was dropped meanwhile, 55000 when only its cursor is

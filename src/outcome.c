@@ -62,8 +62,6 @@ outcome_leaves_trace(const OutcomeWriter *writer, const LeaseSegment *segment, O
 static void
 open_exceptions(OutcomeWriter *writer)
 {
-	GroupCursor cursor;
-
 	if (writer->is_open)
 		return;
 	exception_open(writer->stream, &writer->exceptions);
@@ -71,11 +69,8 @@ open_exceptions(OutcomeWriter *writer)
 	writer->context = CurrentMemoryContext;
 	writer->scratch = AllocSetContextCreate(CurrentMemoryContext, "sqlstreams outcome",
 											ALLOCSET_DEFAULT_SIZES);
-	writer->not_before = DT_NOBEGIN;
-	if (writer->cursor != NULL)
-		writer->not_before = writer->cursor->due_from;
-	else if (cursor_read(writer->stream, writer->group->group_id, writer->snapshot, &cursor))
-		writer->not_before = cursor.due_from;
+	writer->not_before = writer->cursor != NULL ? writer->cursor->due_from :
+		cursor_read_due_from(writer->stream, writer->group->group_id, writer->snapshot);
 	writer->is_open = true;
 }
 
