@@ -254,6 +254,7 @@ config_list_groups(const Stream *stream, Snapshot snapshot)
 		bool		is_null;
 
 		group->group_id = DatumGetInt64(heap_getattr(tuple, Anum_group_id, desc, &is_null));
+		group->name = TextDatumGetCString(heap_getattr(tuple, Anum_group_name, desc, &is_null));
 		group->start_id = DatumGetInt64(heap_getattr(tuple, Anum_group_start_id, desc, &is_null));
 		groups = lappend(groups, group);
 	}

@@ -37,6 +37,7 @@ typedef struct ConfigValue
 typedef struct ConfigGroup
 {
 	int64		group_id;
+	char	   *name;
 	int64		start_id;		/* the first id that it reads */
 } ConfigGroup;
 
