@@ -33,7 +33,9 @@
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/fmgroids.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -196,6 +198,16 @@ exception_delete(StateTable *table, Exception *exception, bool wait)
 	return state_table_delete(table, &exception->tid, wait) == TM_Ok;
 }
 
+/* Begin to read rows in the order of an index. */
+static void
+begin_scan(ExceptionScan *scan, StateTable *table, Oid index, Snapshot snapshot, int key_count, ScanKey keys)
+{
+	scan->table = table;
+	scan->row_context = AllocSetContextCreate(CurrentMemoryContext, "sqlstreams exception",
+											  ALLOCSET_SMALL_SIZES);
+	state_scan_begin(&scan->scan, table, index, snapshot, key_count, keys);
+}
+
 /* Begin to read a group's exceptions that have a status, by due time. */
 void
 exception_scan_begin(ExceptionScan *scan, StateTable *table, int64 group_id,
@@ -205,8 +217,7 @@ exception_scan_begin(ExceptionScan *scan, StateTable *table, int64 group_id,
 
 	ScanKeyInit(&keys[0], Anum_exception_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
 	ScanKeyInit(&keys[1], Anum_exception_status, BTEqualStrategyNumber, F_CHAREQ, CharGetDatum((char) status));
-	scan->table = table;
-	state_scan_begin(&scan->scan, table, find_due_index(table), snapshot, 2, keys);
+	begin_scan(scan, table, find_due_index(table), snapshot, lengthof(keys), keys);
 }
 
 /* Begin to read a group's exceptions after an id, by id. */
@@ -218,20 +229,26 @@ exception_scan_ids_begin(ExceptionScan *scan, StateTable *table, int64 group_id,
 
 	ScanKeyInit(&keys[0], Anum_exception_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
 	ScanKeyInit(&keys[1], Anum_exception_message_id, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(after_id));
-	scan->table = table;
-	state_scan_begin(&scan->scan, table, state_table_primary_key(table), snapshot, 2, keys);
+	begin_scan(scan, table, state_table_primary_key(table), snapshot, lengthof(keys), keys);
 }
 
-/* Read the next exception; false when there is none. */
+/*
+ * Read the next exception; false when there is none.  What it points to is
+ * valid until the next call.
+ */
 bool
 exception_scan_next(ExceptionScan *scan, Exception *exception)
 {
 	HeapTuple	tuple = state_scan_next(&scan->scan, ForwardScanDirection);
+	MemoryContext old;
 
 	CHECK_FOR_INTERRUPTS();
 	if (!HeapTupleIsValid(tuple))
 		return false;
+	MemoryContextReset(scan->row_context);
+	old = MemoryContextSwitchTo(scan->row_context);
 	fill_from_row(exception, scan->table, tuple);
+	MemoryContextSwitchTo(old);
 	return true;
 }
 
@@ -240,6 +257,87 @@ void
 exception_scan_end(ExceptionScan *scan)
 {
 	state_scan_end(&scan->scan);
+	MemoryContextDelete(scan->row_context);
+}
+
+/*
+ * Add a group's exceptions that have a status, of messages after an id, to a
+ * summary, until it has max_count.
+ */
+void
+exception_summarize(StateTable *table, int64 group_id, ExceptionStatus status,
+					int64 after_id, int64 max_count, Snapshot snapshot, ExceptionSummary *summary)
+{
+	TupleDesc	desc = RelationGetDescr(table->rel);
+	ScanKeyData keys[2];
+	StateScan	scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&keys[0], Anum_exception_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
+	ScanKeyInit(&keys[1], Anum_exception_status, BTEqualStrategyNumber, F_CHAREQ, CharGetDatum((char) status));
+	state_scan_begin(&scan, table, find_due_index(table), snapshot, lengthof(keys), keys);
+	while (summary->count < max_count && (tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
+	{
+		bool		isnull;
+		int64		message_id = DatumGetInt64(heap_getattr(tuple, Anum_exception_message_id, desc, &isnull));
+		TimestampTz due_at = DatumGetTimestampTz(heap_getattr(tuple, Anum_exception_due_at, desc, &isnull));
+
+		CHECK_FOR_INTERRUPTS();
+		if (message_id <= after_id)
+			continue;
+		if (summary->count == 0 || due_at < summary->first_due_at)
+			summary->first_due_at = due_at;
+		if (summary->count == 0 || message_id < summary->lowest_id)
+			summary->lowest_id = message_id;
+		summary->count++;
+	}
+	state_scan_end(&scan);
+}
+
+/*
+ * An open transaction that has inserted or deleted exceptions of messages after
+ * *after_id and up to to_id, or invalid.  Moves *after_id up to the first of
+ * these.
+ */
+static TransactionId
+find_writer(StateTable *table, int64 group_id, int64 *after_id, int64 to_id)
+{
+	TupleDesc	desc = RelationGetDescr(table->rel);
+	TransactionId writer = InvalidTransactionId;
+	SnapshotData snapshot;
+	ScanKeyData keys[3];
+	StateScan	scan;
+	HeapTuple	tuple;
+
+	InitDirtySnapshot(snapshot);
+	ScanKeyInit(&keys[0], Anum_exception_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
+	ScanKeyInit(&keys[1], Anum_exception_message_id, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(*after_id));
+	ScanKeyInit(&keys[2], Anum_exception_message_id, BTLessEqualStrategyNumber, F_INT8LE, Int64GetDatum(to_id));
+	state_scan_begin(&scan, table, state_table_primary_key(table), &snapshot, lengthof(keys), keys);
+	while (!TransactionIdIsValid(writer) && (tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
+	{
+		bool		isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		writer = TransactionIdIsValid(snapshot.xmin) ? snapshot.xmin : snapshot.xmax;
+		if (!TransactionIdIsValid(writer))
+			*after_id = DatumGetInt64(heap_getattr(tuple, Anum_exception_message_id, desc, &isnull));
+	}
+	state_scan_end(&scan);
+	return writer;
+}
+
+/*
+ * Wait for the open transactions that have inserted or deleted exceptions of
+ * messages after an id and up to another.
+ */
+void
+exception_wait_for_writers(StateTable *table, int64 group_id, int64 after_id, int64 to_id)
+{
+	TransactionId writer;
+
+	while (TransactionIdIsValid(writer = find_writer(table, group_id, &after_id, to_id)))
+		XactLockTableWait(writer, NULL, NULL, XLTW_None);
 }
 
 /*

@@ -46,7 +46,16 @@ typedef struct ExceptionScan
 {
 	StateTable *table;
 	StateScan	scan;
+	MemoryContext row_context;	/* what the current exception points to */
 } ExceptionScan;
+
+/* What a group's exceptions of some statuses come to, as far as they are read. */
+typedef struct ExceptionSummary
+{
+	int64		count;
+	int64		lowest_id;		/* 0: there are none */
+	TimestampTz first_due_at;
+} ExceptionSummary;
 
 extern void exception_open(const Stream *stream, StateTable *table);
 extern bool exception_open_to_read(const Stream *stream, StateTable *table);
@@ -62,6 +71,11 @@ extern void exception_scan_begin(ExceptionScan *scan, StateTable *table, int64 g
 								 ExceptionStatus status, Snapshot snapshot);
 extern bool exception_scan_next(ExceptionScan *scan, Exception *exception);
 extern void exception_scan_end(ExceptionScan *scan);
+
+extern void exception_summarize(StateTable *table, int64 group_id, ExceptionStatus status,
+								int64 after_id, int64 max_count, Snapshot snapshot,
+								ExceptionSummary *summary);
+extern void exception_wait_for_writers(StateTable *table, int64 group_id, int64 after_id, int64 to_id);
 
 extern void exception_scan_ids_begin(ExceptionScan *scan, StateTable *table, int64 group_id,
 									 int64 after_id, Snapshot snapshot);
