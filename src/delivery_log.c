@@ -10,7 +10,10 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "delivery_log.h"
@@ -110,4 +113,82 @@ delivery_log_end(DeliveryLog *log)
 	if (log->is_open)
 		state_table_close(&log->table);
 	log->is_open = false;
+}
+
+/* The index by which the deliveries of a message are found. */
+static Oid
+find_message_index(StateTable *table)
+{
+	static const AttrNumber columns[] = {Anum_delivery_message_id, Anum_delivery_ended_at};
+
+	return state_table_index_on(table, columns, lengthof(columns));
+}
+
+/*
+ * Begin to read the log, or what it has of a message, as the snapshot shows it,
+ * the newest first.  Raises as lease_open does.
+ */
+void
+delivery_log_scan_begin(DeliveryScan *scan, const Stream *stream, const int64 *message_id, Snapshot snapshot)
+{
+	ScanKeyData key;
+
+	if (!state_table_open_to_read(&scan->table, stream->delivery_log_oid, delivery_column_types, DELIVERY_COLUMNS))
+		stream_raise_table_missing(stream);
+	scan->row_context = AllocSetContextCreate(CurrentMemoryContext, "sqlstreams delivery",
+											  ALLOCSET_SMALL_SIZES);
+	if (message_id == NULL)
+	{
+		state_scan_begin(&scan->scan, &scan->table, state_table_primary_key(&scan->table), snapshot, 0, NULL);
+		return;
+	}
+	ScanKeyInit(&key, Anum_delivery_message_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(*message_id));
+	state_scan_begin(&scan->scan, &scan->table, find_message_index(&scan->table), snapshot, 1, &key);
+}
+
+/* A text of a row, or NULL; allocates in the current memory context. */
+static text *
+copy_text(const Datum *values, const bool *isnull, int column)
+{
+	return isnull[column - 1] ? NULL : DatumGetTextPCopy(values[column - 1]);
+}
+
+/*
+ * Read the next delivery; false when there is none.  What it points to is valid
+ * until the next call.
+ */
+bool
+delivery_log_scan_next(DeliveryScan *scan, StoredDelivery *delivery)
+{
+	HeapTuple	tuple = state_scan_next(&scan->scan, BackwardScanDirection);
+	Datum		values[DELIVERY_COLUMNS];
+	bool		isnull[DELIVERY_COLUMNS];
+	MemoryContext old;
+
+	CHECK_FOR_INTERRUPTS();
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	MemoryContextReset(scan->row_context);
+	old = MemoryContextSwitchTo(scan->row_context);
+	state_table_read_row(&scan->table, tuple, values, isnull);
+	delivery->group_id = DatumGetInt64(values[Anum_delivery_group_id - 1]);
+	delivery->message_id = DatumGetInt64(values[Anum_delivery_message_id - 1]);
+	delivery->claim_id = DatumGetInt64(values[Anum_delivery_claim_id - 1]);
+	delivery->attempt = DatumGetInt32(values[Anum_delivery_attempt - 1]);
+	delivery->outcome = copy_text(values, isnull, Anum_delivery_outcome);
+	delivery->error = copy_text(values, isnull, Anum_delivery_error);
+	delivery->consumer = copy_text(values, isnull, Anum_delivery_consumer);
+	delivery->started_at = DatumGetTimestampTz(values[Anum_delivery_started_at - 1]);
+	delivery->ended_at = DatumGetTimestampTz(values[Anum_delivery_ended_at - 1]);
+	MemoryContextSwitchTo(old);
+	return true;
+}
+
+/* End reading. */
+void
+delivery_log_scan_end(DeliveryScan *scan)
+{
+	state_scan_end(&scan->scan);
+	state_table_close(&scan->table);
+	MemoryContextDelete(scan->row_context);
 }

@@ -43,9 +43,36 @@ typedef struct DeliveryLog
 	StateTable	table;
 } DeliveryLog;
 
+/* A row that was read. */
+typedef struct StoredDelivery
+{
+	int64		group_id;
+	int64		message_id;
+	int64		claim_id;
+	int32		attempt;
+	text	   *outcome;
+	text	   *error;			/* NULL: none */
+	text	   *consumer;		/* NULL: none */
+	TimestampTz started_at;
+	TimestampTz ended_at;
+} StoredDelivery;
+
+/* Reads the log of a stream from its newest end. */
+typedef struct DeliveryScan
+{
+	StateTable	table;
+	StateScan	scan;
+	MemoryContext row_context;	/* what the current row points to */
+} DeliveryScan;
+
 extern bool delivery_log_has(const Stream *stream, Outcome outcome);
 extern void delivery_log_begin(DeliveryLog *log, const Stream *stream);
 extern void delivery_log_add(DeliveryLog *log, const Delivery *delivery);
 extern void delivery_log_end(DeliveryLog *log);
+
+extern void delivery_log_scan_begin(DeliveryScan *scan, const Stream *stream, const int64 *message_id,
+									Snapshot snapshot);
+extern bool delivery_log_scan_next(DeliveryScan *scan, StoredDelivery *delivery);
+extern void delivery_log_scan_end(DeliveryScan *scan);
 
 #endif							/* SQLSTREAMS_DELIVERY_LOG_H */

@@ -180,7 +180,7 @@ create_failure_tables(int64 stream_id, Oid owner)
 				 " ended_at timestamptz,"
 				 " PRIMARY KEY (ended_at, group_id, message_id, claim_id))", owner);
 	storage_execute(psprintf("CREATE INDEX delivery_log_" INT64_FORMAT "_message_id_idx ON sqlstreams.delivery_log_" INT64_FORMAT
-							 " (message_id)", stream_id, stream_id));
+							 " (message_id, ended_at)", stream_id, stream_id));
 }
 
 /* Make the tables that keep the state of a stream's groups. */
