@@ -120,7 +120,7 @@ CREATE FUNCTION sqlstreams.create_stream(
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_create_stream';
 COMMENT ON FUNCTION sqlstreams.create_stream(text, bigint, interval, interval, boolean, interval, interval, text, jsonb, boolean) IS
-'creates a stream that the current role owns and returns its id. partition_size: message ids per partition (>= 2, fixed for life). idempotency_key_ttl: how long an idempotency key protects. if_not_exists: an existing stream is left as it is. Errors: SS003 it exists, 22023 a bad value, 42501 no right to create streams';
+'creates a stream that the current role owns and returns its id. partition_size: message ids per partition (>= 2, fixed for life). idempotency_key_ttl: how long an idempotency key protects. delivery_log: off, failures or all. message_defaults: what a message that does not say asks for. if_not_exists: an existing stream is left as it is. Errors: SS003 it exists, 22023 a bad value, 0A000 a retention, partition_interval, allow_drop_past_committed, empty_compaction_head_ttl or a default concurrency, which have no effect yet, 42501 no right to create streams';
 REVOKE ALL ON FUNCTION sqlstreams.create_stream(text, bigint, interval, interval, boolean, interval, interval, text, jsonb, boolean) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION sqlstreams.create_stream(text, bigint, interval, interval, boolean, interval, interval, text, jsonb, boolean) TO @extowner@ WITH GRANT OPTION;
 
@@ -137,7 +137,7 @@ CREATE FUNCTION sqlstreams.alter_stream(
 ) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_alter_stream';
 COMMENT ON FUNCTION sqlstreams.alter_stream(text, interval, interval, boolean, interval, interval, text, jsonb, text[]) IS
-'changes settings of a stream; NULL leaves one as it is, reset names those to put back to their default. Errors: SS001 no such stream, 22023 a bad value, 42501 not the owner';
+'changes settings of a stream; NULL leaves one as it is, reset names those to put back to their default. Errors: SS001 no such stream, 22023 a bad value, 0A000 as create_stream, 42501 not the owner';
 
 CREATE FUNCTION sqlstreams.rename_stream(stream text, new_name text) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_rename_stream';
@@ -152,7 +152,7 @@ COMMENT ON FUNCTION sqlstreams.drop_stream(text, boolean) IS
 CREATE FUNCTION sqlstreams.purge_stream(stream text) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_purge_stream';
 COMMENT ON FUNCTION sqlstreams.purge_stream(text) IS
-'drops every message up to the settled head without waiting and returns how many ids that were; claims on them are lost (SS004), what open producers commit later stays. Errors: SS001 no such stream, 42501 not the owner';
+'drops every message up to the settled head without waiting and returns how many ids that were; claims on them are lost (SS004), exceptions go, what open producers commit later stays. Errors: SS001 no such stream, 42501 not the owner';
 
 --
 -- Consumer groups
@@ -181,7 +181,7 @@ CREATE FUNCTION sqlstreams.create_group(
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_create_group';
 COMMENT ON FUNCTION sqlstreams.create_group(text, text, text, bigint, timestamptz, text[], bigint, text, text, interval, bigint, bigint, interval, interval, bigint, interval, jsonb, jsonb, bigint, boolean) IS
-'creates a consumer group on a stream and returns its id. start_id: the first message id to read; without a start it reads from the beginning. timeout: how long one message may run, the basis of the lease. Errors: SS001 no such stream, SS003 it exists, 22023 a bad value, 0A000 a setting that has no effect yet, 42501 not the owner';
+'creates a consumer group on a stream and returns its id. start_id: the first message id to read; without a start it reads from the beginning. timeout: how long one message may run, the basis of the lease. message_min, message_max: bounds on what a message may ask. Errors: SS001 no such stream, SS003 it exists, 22023 a bad value or bounds that cross, 0A000 a concurrency other than parallel, which has no effect yet, 42501 not the owner';
 
 CREATE FUNCTION sqlstreams.alter_group(
     stream               text,
@@ -204,12 +204,12 @@ CREATE FUNCTION sqlstreams.alter_group(
 ) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_alter_group';
 COMMENT ON FUNCTION sqlstreams.alter_group(text, text, text[], bigint, text, text, interval, bigint, bigint, interval, interval, bigint, interval, jsonb, jsonb, bigint, text[]) IS
-'changes settings of a consumer group; NULL leaves one as it is, reset names those to put back to their default. Errors: SS001, SS002 no such stream or group, 22023 a bad value, 0A000 a setting that has no effect yet, 42501 not the owner';
+'changes settings of a consumer group; NULL leaves one as it is, reset names those to put back to their default. Errors: SS001, SS002 no such stream or group, 22023 a bad value or bounds that cross, 0A000 a concurrency other than parallel, which has no effect yet, 42501 not the owner';
 
 CREATE FUNCTION sqlstreams.drop_group(stream text, consumer_group text, if_exists boolean DEFAULT false) RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_drop_group';
 COMMENT ON FUNCTION sqlstreams.drop_group(text, text, boolean) IS
-'drops a consumer group with its cursor and claims; true when it did, false when there was none and if_exists is set. Errors: SS001, SS002 no such stream or group, 42501 not the owner';
+'drops a consumer group with its cursor, claims and exceptions; true when it did, false when there was none and if_exists is set. Errors: SS001, SS002 no such stream or group, 42501 not the owner';
 
 CREATE FUNCTION sqlstreams.seek(
     stream         text,
@@ -224,7 +224,7 @@ CREATE FUNCTION sqlstreams.seek(
 ) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_seek';
 COMMENT ON FUNCTION sqlstreams.seek(text, text, text, bigint, timestamptz, boolean) IS
-'moves a consumer group to a position (beginning, head), a message id or a time, of which one must be given; claims on messages in between are dropped (SS004). dry_run: only says where it would be. messages: ids to be delivered again, negative: skipped. Errors: SS001, SS002 no such stream or group, 22023 a bad value or an id that the stream keeps no more, 42501 not the owner';
+'moves a consumer group to a position (beginning, head), a message id or a time, of which one must be given; claims on messages in between are dropped (SS004), and exceptions of these go, but for dead ones when it moves forward. dry_run: only says where it would be. messages: ids to be delivered again, negative: skipped. Errors: SS001, SS002 no such stream or group, 22023 a bad value or an id that the stream keeps no more, 42501 not the owner';
 
 --
 -- Produce
@@ -389,6 +389,79 @@ COMMENT ON FUNCTION sqlstreams.extend(text, text, bigint, interval) IS
 'makes a claim''s lease end lease from now (NULL: as long as it was made for), never earlier than before, and returns its end; while another transaction is resolving the claim it returns the present end. Call it in a transaction of its own. Errors: SS004 the claim is lost; SS001, SS002, 22004, 22023, 42501';
 
 --
+-- What did not go well
+--
+CREATE FUNCTION sqlstreams.exceptions(
+    stream         text,
+    consumer_group text   DEFAULT NULL,
+    status         text   DEFAULT NULL,
+    after_id       bigint DEFAULT NULL,
+    max_messages   bigint DEFAULT 100
+) RETURNS TABLE (
+    consumer_group text,
+    message_id     bigint,
+    status         text,
+    message_key    text,
+    concurrency    text,
+    attempts       integer,
+    delays         integer,
+    takeovers      integer,
+    can_run_after  timestamptz,
+    last_error     text,
+    blocked_by     bigint,
+    claim_id       bigint,
+    payload        jsonb,
+    body           bytea,
+    routing_key    text,
+    headers        jsonb,
+    created_at     timestamptz,
+    updated_at     timestamptz
+)
+LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_exceptions';
+COMMENT ON FUNCTION sqlstreams.exceptions(text, text, text, bigint, bigint) IS
+'messages that a group (NULL: each) has to come back to or has given up, by message id and group. status: ready, inflight (in an open claim), deferred (waits for its key) or dead; NULL is all. A page has the first max_messages (1 .. 100000) of messages after after_id, and more only so far that its last message is there for every group: the next page begins after its last message_id. can_run_after: NULL for dead ones; blocked_by: the message that the key waits for; created_at: of the message. Errors: SS001, SS002, 22004, 22023 a bad value, 42501 no right to consume';
+
+CREATE FUNCTION sqlstreams.redrive(
+    stream         text,
+    consumer_group text,
+    message_ids    bigint[] DEFAULT NULL,
+    error_like     text     DEFAULT NULL
+) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_redrive';
+COMMENT ON FUNCTION sqlstreams.redrive(text, text, bigint[], text) IS
+'makes dead messages of a group ready, due at once and with all of their retries and delays; returns how many. message_ids: only these, passing over what is not dead; error_like: only those whose last error matches this LIKE pattern; without either all that are dead. Errors: SS001, SS002, 22004 a NULL message id, 22025 a bad pattern, 42501 no right to consume';
+
+CREATE FUNCTION sqlstreams.discard(
+    stream         text,
+    consumer_group text,
+    message_ids    bigint[] DEFAULT NULL,
+    error_like     text     DEFAULT NULL
+) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_discard';
+COMMENT ON FUNCTION sqlstreams.discard(text, text, bigint[], text) IS
+'forgets dead messages of a group, chosen as in redrive, and returns how many. Errors: 22023 neither message_ids nor error_like is given; else as redrive';
+
+CREATE FUNCTION sqlstreams.deliveries(
+    stream         text,
+    consumer_group text   DEFAULT NULL,
+    message_id     bigint DEFAULT NULL,
+    max_messages   bigint DEFAULT 100
+) RETURNS TABLE (
+    consumer_group text,
+    message_id     bigint,
+    attempt        integer,
+    outcome        text,
+    error          text,
+    consumer       text,
+    claim_id       bigint,
+    started_at     timestamptz,
+    ended_at       timestamptz
+)
+LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_deliveries';
+COMMENT ON FUNCTION sqlstreams.deliveries(text, text, bigint, bigint) IS
+'the last max_messages (1 .. 100000) deliveries that the stream''s delivery_log has recorded, of a group or all, of a message or all, newest first. attempt: the number of the delivery, from 1; outcome: ack, nack, reject, delay, release, expired (the lease was lost) or split (it was lost once too often). Errors: SS001, SS002, 22004, 22023, 42501 no right to consume';
+
+--
 -- Reading without claiming
 --
 CREATE FUNCTION sqlstreams.peek(stream text, from_id bigint DEFAULT NULL, max_messages bigint DEFAULT 10)
@@ -446,9 +519,9 @@ COMMENT ON VIEW sqlstreams.streams IS
 'the streams that the current role may use. messages_head: the highest id handed out; settled_head: every id up to it is committed or gone for good; bytes: of the log with indexes';
 CREATE VIEW sqlstreams.consumer_groups AS SELECT * FROM sqlstreams.list_consumer_groups();
 COMMENT ON VIEW sqlstreams.consumer_groups IS
-'the consumer groups of those streams and how far they are. claimed: every id up to it was handed out; committed: every id up to it is resolved; backlog: ids between claimed and settled_head, an upper bound on messages; claim_held_by: the process whose open transaction makes other claims wait, 0 for a prepared transaction; held_back_by_*: the producers that the next hole waits for';
+'the consumer groups of those streams and how far they are. claimed: every id up to it was handed out; committed: every id up to it is resolved or an exception; backlog: ids between claimed and settled_head, an upper bound on messages; leased: open messages of claims; ready, inflight, deferred, dead: exceptions, each counted up to 10000; oldest_unresolved_at: of the oldest message that is neither resolved nor dead; next_due_at: when the first ready exception is due; claim_held_by: the process whose open transaction makes other claims wait, 0 for a prepared transaction; held_back_by_*: the producers that the next hole waits for';
 CREATE VIEW sqlstreams.partitions AS SELECT * FROM sqlstreams.list_partitions();
 COMMENT ON VIEW sqlstreams.partitions IS 'the partitions of those streams'' logs; to_id is the last id that fits';
 CREATE VIEW sqlstreams.leases AS SELECT * FROM sqlstreams.list_leases();
-COMMENT ON VIEW sqlstreams.leases IS 'the open claims of those streams'' groups; unresolved: messages not yet acked';
+COMMENT ON VIEW sqlstreams.leases IS 'the open claims of those streams'' groups; unresolved: messages of which the holder has said nothing yet';
 GRANT SELECT ON sqlstreams.streams, sqlstreams.consumer_groups, sqlstreams.partitions, sqlstreams.leases TO PUBLIC;
