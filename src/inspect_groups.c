@@ -23,6 +23,7 @@
 
 #include "access.h"
 #include "cursor.h"
+#include "exception.h"
 #include "inspect.h"
 #include "lease.h"
 
@@ -85,6 +86,9 @@ enum
 	LEASE_TAKEOVERS,
 	LEASE_COLUMNS
 };
+
+/* Exceptions of a status are counted up to this many. */
+#define MAX_EXCEPTIONS_COUNTED 10000
 
 /* A group that is to be shown. */
 typedef struct ShownGroup
@@ -170,9 +174,9 @@ remove_resolved(LeaseTables *tables, const Stream *stream, LeaseSegment *segment
 }
 
 /*
- * Set *lowest to the lowest message of the group that was handed out and is not
- * resolved, 0 if there is none, and *leased to how many are in claims that are
- * still their holders'.
+ * Set *lowest to the lowest message of the group that was handed out and is
+ * neither resolved nor an exception, 0 if there is none, and *leased to how many
+ * are in claims that are still their holders'.
  */
 static void
 read_unresolved(const ShownGroup *group, int64 *lowest, int64 *leased)
@@ -194,7 +198,7 @@ read_unresolved(const ShownGroup *group, int64 *lowest, int64 *leased)
 		if (id_set_count(&segment->members) == 0)
 			continue;
 		first = id_set_nth(&segment->members, 0);
-		if (*lowest == 0 || first < *lowest)
+		if (!segment->has_exceptions && (*lowest == 0 || first < *lowest))
 			*lowest = first;
 		if (!segment->is_released)
 			*leased += id_set_count(&segment->members);
@@ -345,6 +349,53 @@ read_heads(GroupView *view, const Stream *stream)
 	return true;
 }
 
+/* Count the group's exceptions with a status, on top of what was counted. */
+static void
+count_exceptions(const ShownGroup *group, StateTable *table, ExceptionStatus status, ExceptionSummary *summary)
+{
+	exception_summarize(table, group->group_id, status, group->stream.purged_through,
+						MAX_EXCEPTIONS_COUNTED, GetActiveSnapshot(), summary);
+}
+
+/* The lower of two ids of which 0 is none. */
+static int64
+lower_id(int64 a, int64 b)
+{
+	return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+/*
+ * Set the columns that say what exceptions the group has.  Returns the lowest
+ * message among those counted that are not dead, 0 if there is none.
+ */
+static int64
+fill_exceptions(const ShownGroup *group, Datum *values, bool *nulls)
+{
+	ExceptionSummary ready = {0};
+	ExceptionSummary inflight = {0};
+	ExceptionSummary deferred = {0};
+	ExceptionSummary dead = {0};
+	StateTable	table;
+
+	nulls[GROUP_NEXT_DUE_AT] = true;
+	if (exception_open_to_read(&group->stream, &table))
+	{
+		count_exceptions(group, &table, EXCEPTION_READY, &ready);
+		nulls[GROUP_NEXT_DUE_AT] = ready.count == 0;
+		values[GROUP_NEXT_DUE_AT] = TimestampTzGetDatum(ready.first_due_at);
+		count_exceptions(group, &table, EXCEPTION_PARKED, &ready);
+		count_exceptions(group, &table, EXCEPTION_INFLIGHT, &inflight);
+		count_exceptions(group, &table, EXCEPTION_DEFERRED, &deferred);
+		count_exceptions(group, &table, EXCEPTION_DEAD, &dead);
+		state_table_close(&table);
+	}
+	values[GROUP_READY] = Int64GetDatum(ready.count);
+	values[GROUP_INFLIGHT] = Int64GetDatum(inflight.count);
+	values[GROUP_DEFERRED] = Int64GetDatum(deferred.count);
+	values[GROUP_DEAD] = Int64GetDatum(dead.count);
+	return lower_id(ready.lowest_id, lower_id(inflight.lowest_id, deferred.lowest_id));
+}
+
 /* Set the columns that say how far the group is. */
 static void
 fill_progress(const GroupView *view, const ShownGroup *group, const GroupCursor *cursor,
@@ -354,6 +405,7 @@ fill_progress(const GroupView *view, const ShownGroup *group, const GroupCursor 
 	int64		committed;
 	int64		lowest;
 	int64		leased;
+	int64		lowest_exception = fill_exceptions(group, values, nulls);
 
 	read_unresolved(group, &lowest, &leased);
 	committed = lowest > 0 ? lowest - 1 : claimed;
@@ -365,7 +417,8 @@ fill_progress(const GroupView *view, const ShownGroup *group, const GroupCursor 
 	values[GROUP_BACKLOG] = Int64GetDatum(Max(view->settled - claimed, 0));
 	values[GROUP_LEASED] = Int64GetDatum(leased);
 	fill_created_at(&group->stream, claimed + 1, view->last, GROUP_OLDEST_UNCLAIMED_AT, values, nulls);
-	fill_created_at(&group->stream, committed + 1, view->last, GROUP_OLDEST_UNRESOLVED_AT, values, nulls);
+	fill_created_at(&group->stream, lower_id(committed + 1, lowest_exception), view->last,
+					GROUP_OLDEST_UNRESOLVED_AT, values, nulls);
 }
 
 /* Set the columns that come from the group's definition. */
@@ -399,12 +452,6 @@ put_group(GroupView *view, const ShownGroup *group)
 	fill_config(group, values, nulls);
 	fill_held_back(&cursor, values, nulls);
 
-	/* no message is an exception: they are leased or resolved */
-	values[GROUP_READY] = Int64GetDatum(0);
-	values[GROUP_INFLIGHT] = Int64GetDatum(0);
-	values[GROUP_DEFERRED] = Int64GetDatum(0);
-	values[GROUP_DEAD] = Int64GetDatum(0);
-	nulls[GROUP_NEXT_DUE_AT] = true;
 	nulls[GROUP_LAST_RESOLVED_AT] = true;
 
 	values[GROUP_LAST_CLAIM_AT] = TimestampTzGetDatum(cursor.last_claim_at);
