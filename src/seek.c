@@ -2,10 +2,12 @@
  * seek.c
  *		The SQL function that moves a consumer group to another place.
  *
- * Claims on messages between the old place and the new one are dropped.  A
- * transaction that is resolving such a claim is waited for before the group is
- * locked: its messages may become claimable again when it rolls back, and a
- * claim of the group must not wait for it.
+ * Claims on messages between the old place and the new one are dropped, and so
+ * are exceptions of such messages; when the group moves forward, dead ones stay.
+ * A transaction that is resolving such a claim, or is changing such an
+ * exception, is waited for before the group is locked: its messages may become
+ * claimable again when it rolls back, and a claim of the group must not wait
+ * for it.
  */
 #include "postgres.h"
 
@@ -21,9 +23,11 @@
 #include "arguments.h"
 #include "config.h"
 #include "cursor.h"
+#include "exception_group.h"
 #include "group.h"
 #include "group_start.h"
 #include "lease.h"
+#include "outcome.h"
 #include "partition.h"
 
 PG_FUNCTION_INFO_V1(sqlstreams_seek);
@@ -70,12 +74,26 @@ read_cursor(Seek *seek, GroupCursor *cursor)
 	seek->after = seek->start.start_id - 1;
 }
 
+/* The messages between the places are those after this id ... */
+static int64
+window_low(const Seek *seek)
+{
+	return Min(seek->before, seek->after);
+}
+
+/* ... up to this one. */
+static int64
+window_high(const Seek *seek)
+{
+	return Max(seek->before, seek->after);
+}
+
 /* Does a claim hold messages between the places? */
 static bool
 is_in_window(const Seek *seek, const LeaseSegment *segment)
 {
-	int64		low = Min(seek->before, seek->after);
-	int64		high = Max(seek->before, seek->after);
+	int64		low = window_low(seek);
+	int64		high = window_high(seek);
 	const IdSet *members = &segment->members;
 
 	for (int i = 0; i < members->run_count; i++)
@@ -111,6 +129,23 @@ find_claims(const Seek *seek, LeaseTables *tables)
 	return claims;
 }
 
+/* Hand back a dropped claim's messages outside of the window. */
+static void
+release_segment(Seek *seek, LeaseTables *tables, LeaseSegment *segment, GroupCursor *cursor,
+				OutcomeWriter *writer)
+{
+	id_set_remove_range(&segment->members, window_low(seek) + 1, window_high(seek));
+	id_set_remove_through(&segment->members, seek->stream.purged_through);
+	if (segment->members.run_count == 0)
+		return;
+	if (!segment->is_released)
+		outcome_write_all(writer, segment, OUTCOME_RELEASE);
+	if (segment->has_exceptions)
+		return;
+	segment->expires_at = GetCurrentTimestamp();
+	lease_put_back(tables, seek->group.group_id, cursor, segment);
+}
+
 /*
  * Drop claims.  Their messages outside of the window wait for a claim, as if
  * they had been released.
@@ -118,27 +153,19 @@ find_claims(const Seek *seek, LeaseTables *tables)
 static void
 drop_claims(Seek *seek, LeaseTables *tables, List *claims, GroupCursor *cursor)
 {
-	int64		low = Min(seek->before, seek->after);
-	int64		high = Max(seek->before, seek->after);
-	TimestampTz now = GetCurrentTimestamp();
+	OutcomeWriter writer;
 	ListCell   *cell;
 
+	outcome_begin(&writer, &seek->stream, &seek->group, cursor);
 	foreach(cell, claims)
 	{
 		List	   *segments = lease_remove_claim(tables, seek->group.group_id, *(int64 *) lfirst(cell));
 		ListCell   *segment_cell;
 
 		foreach(segment_cell, segments)
-		{
-			LeaseSegment *segment = lfirst(segment_cell);
-
-			id_set_remove_range(&segment->members, low + 1, high);
-			if (segment->members.run_count == 0)
-				continue;
-			segment->expires_at = now;
-			lease_put_back(tables, seek->group.group_id, cursor, segment);
-		}
+			release_segment(seek, tables, lfirst(segment_cell), cursor, &writer);
 	}
+	outcome_end(&writer);
 }
 
 /* Write where the group begins now. */
@@ -185,8 +212,9 @@ move(Seek *seek, const GroupStartArguments *arguments)
 	LeaseTables tables;
 	List	   *dropped;
 
-	/* those who resolve such claims end first, while claims go on */
+	/* those who change what is between the places end first, while claims go on */
 	read_cursor(seek, &cursor);
+	exception_group_wait(&seek->stream, seek->group.group_id, window_low(seek), window_high(seek));
 	lease_open(&seek->stream, &tables);
 	dropped = find_claims(seek, &tables);
 	for (int i = 0; i < list_length(dropped); i++)
@@ -197,6 +225,8 @@ move(Seek *seek, const GroupStartArguments *arguments)
 	read_cursor(seek, &cursor);
 	drop_claims(seek, &tables, find_claims(seek, &tables), &cursor);
 	lease_close(&tables);
+	exception_group_delete(&seek->stream, seek->group.group_id, window_low(seek), window_high(seek),
+						   seek->after < seek->before);
 
 	cursor.claimed = seek->after;
 	cursor.fence.last = 0;
