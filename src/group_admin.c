@@ -22,6 +22,7 @@
 #include "config.h"
 #include "cursor.h"
 #include "errors.h"
+#include "exception_group.h"
 #include "group.h"
 #include "group_start.h"
 #include "lease.h"
@@ -294,6 +295,21 @@ sqlstreams_create_group(PG_FUNCTION_ARGS)
 }
 
 /*
+ * If the group gets another version now, let its exceptions that claims have
+ * stepped over be looked at again.  Claims that are open end first.
+ */
+static void
+apply_schema_version(const Stream *stream, const ConsumerGroup *group, const ConfigValue *value)
+{
+	int64		version = value->is_null ? 0 : DatumGetInt64(value->value);
+
+	if (!value->is_given || version == group->schema_version)
+		return;
+	group_lock(group);
+	exception_group_unpark(stream, group->group_id);
+}
+
+/*
  * alter_group(stream, consumer_group, ..., reset) returns void
  */
 Datum
@@ -321,6 +337,7 @@ sqlstreams_alter_group(PG_FUNCTION_ARGS)
 	CommandCounterIncrement();
 	group_lookup(&stream, name, &group);
 	check_bounds(values, &group);
+	apply_schema_version(&stream, &group, &values[SETTING_SCHEMA_VERSION]);
 	config_update("consumer_group", "group_id", group.group_id, settings, SETTING_COUNT, values);
 	stream_invalidate_all();
 	PG_RETURN_VOID();
@@ -381,7 +398,10 @@ delete_leases(const Stream *stream, int64 group_id)
 	lease_close(&tables);
 }
 
-/* Drop a group with its cursor and claims; false if there was none. */
+/*
+ * Drop a group with its cursor, claims and exceptions; false if there was none.
+ * What the delivery log has of it is not seen any more.
+ */
 static bool
 drop_group(const char *stream_name, const char *name, bool if_exists)
 {
@@ -401,6 +421,7 @@ drop_group(const char *stream_name, const char *name, bool if_exists)
 	PushActiveSnapshot(GetLatestSnapshot());
 	delete_leases(&stream, group.group_id);
 	PopActiveSnapshot();
+	exception_group_delete_free(&stream, group.group_id, PG_INT64_MAX);
 	cursor_delete(&stream, group.group_id);
 
 	values[0] = Int64GetDatum(group.group_id);

@@ -4,10 +4,11 @@
  *		settled.
  *
  * The messages are gone with the number that is written to the stream's row:
- * readers pass over the ids up to it.  Claims lose what they held of them, and
- * partitions that hold nothing else are dropped.  Neither waits for anybody: a
- * claim that an open transaction is resolving ends with that transaction, and a
- * partition that somebody reads is dropped by a later call.
+ * readers pass over the ids up to it.  Claims lose what they held of them,
+ * exceptions go, and partitions that hold nothing else are dropped.  None of this
+ * waits for anybody: a claim that an open transaction is resolving ends with
+ * that transaction, an exception that it is changing is not seen any more, and
+ * a partition that somebody reads is dropped by a later call.
  */
 #include "postgres.h"
 
@@ -21,6 +22,7 @@
 #include "access.h"
 #include "arguments.h"
 #include "config.h"
+#include "exception_group.h"
 #include "lease.h"
 #include "partition.h"
 #include "settled_head.h"
@@ -106,9 +108,9 @@ purge_claims_of_group(LeaseTables *tables, int64 group_id, int64 last)
 		purge_claim(tables, group_id, claim, last);
 }
 
-/* Take the ids up to "last" out of the claims of all groups. */
+/* Take the ids up to "last" out of the claims and the exceptions of all groups. */
 static void
-purge_claims(const Stream *stream, int64 last)
+purge_groups(const Stream *stream, int64 last)
 {
 	LeaseTables tables;
 	ListCell   *cell;
@@ -118,7 +120,12 @@ purge_claims(const Stream *stream, int64 last)
 	PushActiveSnapshot(GetLatestSnapshot());
 	lease_open(stream, &tables);
 	foreach(cell, config_list_groups(stream, GetActiveSnapshot()))
-		purge_claims_of_group(&tables, ((ConfigGroup *) lfirst(cell))->group_id, last);
+	{
+		int64		group_id = ((ConfigGroup *) lfirst(cell))->group_id;
+
+		purge_claims_of_group(&tables, group_id, last);
+		exception_group_delete_free(stream, group_id, last);
+	}
 	lease_close(&tables);
 	PopActiveSnapshot();
 }
@@ -175,7 +182,7 @@ purge_stream(const char *name)
 	if (purged > 0)
 	{
 		set_purged_through(&stream, settled);
-		purge_claims(&stream, settled);
+		purge_groups(&stream, settled);
 	}
 	drop_partitions_through(&stream, Max(settled, stream.purged_through));
 	return purged;
