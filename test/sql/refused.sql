@@ -12,11 +12,9 @@ SELECT fails($$ SELECT sqlstreams.produce('s', '1', 'k', compaction => true) $$,
 SELECT fails($$ SELECT sqlstreams.produce('s', '1', 'k', compaction => true, compaction_rank => 3) $$, '0A000', 'compaction', 'produce: compaction with a rank');
 SELECT fails($$ SELECT sqlstreams.produce('s', '1', 'k', concurrency => 'exclusive') $$, '0A000', 'concurrency', 'produce: exclusive');
 SELECT fails($$ SELECT sqlstreams.produce('s', '1', 'k', concurrency => 'ordered') $$, '0A000', 'concurrency', 'produce: ordered');
-SELECT fails($$ SELECT sqlstreams.produce('s', '1', deliver_at => now() + '1 hour') $$, '0A000', 'deliver_at', 'produce: deliver_at in the future');
 SELECT fails($$ SELECT sqlstreams.produce_batch('s', '{1}', '{k}', compaction => true) $$, '0A000', 'compaction', 'produce_batch: compaction');
 SELECT fails($$ SELECT sqlstreams.produce_batch('s', '{1}', '{k}', concurrency => 'exclusive') $$, '0A000', 'concurrency', 'produce_batch: exclusive');
 SELECT fails($$ SELECT sqlstreams.produce_batch('s', '{1}', '{k}', concurrency => 'ordered') $$, '0A000', 'concurrency', 'produce_batch: ordered');
-SELECT fails($$ SELECT sqlstreams.produce_batch('s', '{1}', deliver_at => now() + '1 hour') $$, '0A000', 'deliver_at', 'produce_batch: deliver_at in the future');
 SELECT fails($$ SELECT sqlstreams.produce_bytes('s', '', 'k', compaction => true) $$, '0A000', 'compaction', 'produce_bytes: compaction');
 SELECT fails($$ SELECT sqlstreams.produce_bytes_batch('s', ARRAY['']::bytea[], '{k}', compaction => true) $$, '0A000', 'compaction', 'produce_bytes_batch: compaction');
 SELECT is((SELECT messages_head FROM sqlstreams.streams), 0::bigint, 'none of them used up an id');
