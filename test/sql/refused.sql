@@ -46,7 +46,7 @@ SELECT lives_ok($$ SELECT sqlstreams.create_stream('y', partition_size => 100000
 
 -- what comes later does not pretend to be there
 SELECT is((SELECT array_agg(proname ORDER BY proname) FROM pg_proc WHERE pronamespace = 'sqlstreams'::regnamespace
-            AND proname IN ('nack', 'reject', 'delay', 'resolve', 'wait', 'exceptions', 'redrive', 'discard', 'deliveries', 'compaction_head', 'compaction_heads', 'lock_compaction_head',
+            AND proname IN ('wait', 'compaction_head', 'compaction_heads', 'lock_compaction_head',
                             'maintain', 'start_worker', 'suspend_maintenance', 'resume_maintenance', 'grant_stream', 'revoke_stream', 'produce_trigger')), NULL, 'no function is there before its work is');
 
 SELECT sqlstreams.drop_stream(stream) FROM sqlstreams.streams \g /dev/null
