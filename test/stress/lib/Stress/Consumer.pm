@@ -1,27 +1,30 @@
 package Stress::Consumer;
 
-# A consumer of one group: claims of every size, and every way to go on with
-# one, the bad ways too. In the end it drains its group in an orderly way.
+# A consumer of one group: claims of every size, and the ways to go on with one
+# when the work succeeds, dies or comes too late. Work on a poison message kills
+# the consumer whatever it is about to do. In the end it drains its group in an
+# orderly way.
 
 use strict;
 use warnings;
-use List::Util qw(shuffle);
+use List::Util qw(min shuffle);
 use Stress::Random qw(pick between chance);
 use Time::HiRes ();
 
 use constant {
 	MAX_MESSAGES => 500,
-	SHORT_LEASE => '1 second',    # for claims that are abandoned
-	LEASE => '5 seconds',
-	PIECES => 8,                  # acks that a claim is split into, at most
-	SHELVED => 4,                 # abandoned claims to come back to, at most
-	IDLE => 0.02,                 # pause after an empty claim, at most
+	SHORT_LEASE => '0.3 seconds',    # for claims that are abandoned
+	LEASE => '2 seconds',
+	HEARTBEAT_LEASE => '1 second',   # for claims that are extended
+	PIECES => 8,                     # that a claim is split into, at most
+	SHELVED => 4,                    # abandoned claims to come back to, at most
+	IDLE => 0.02,                    # pause after an empty claim, at most
 };
 
-# What a consumer of an ordinary group does, each as often as its weight says.
+# What a consumer does, each as often as its weight says.
 my %STYLES = (
 	whole => 20, in_one_transaction => 8, piecewise => 12, claim_rolled_back => 6,
-	claim_undone => 3, abandon => 7, release => 7, extend => 6, chain => 10,
+	claim_undone => 3, abandon => 7, release => 7, extend => 3, chain => 10,
 	die_with_claim => 3, die_with_ack => 3, slow_ack => 5, one_statement => 5,
 	with_produce => 4);
 
@@ -30,11 +33,17 @@ my %STYLES = (
 # reconnects: whether it makes a connection for each claim.
 sub new
 {
-	my ($class, %self) = @_;
-	my %styles = %STYLES;
-	$styles{prepared_ack} = 5 if $self{run}{prepare};
-	%styles = (pop => 1) if $self{pops};
-	return bless { %self, styles => \%styles, shelf => [] }, $class;
+	my ($class, %settings) = @_;
+	my $self = bless { %settings, shelf => [] }, $class;
+	$self->{styles} = $self->{pops} ? { pop => 1 } : { $self->styles };
+	return $self;
+}
+
+# The styles of a consumer that does not pop.
+sub styles
+{
+	my ($self) = @_;
+	return (%STYLES, $self->{run}{prepare} ? (prepared_ack => 5) : ());
 }
 
 # Consumes until the time is up, and then until nothing is left.
@@ -74,15 +83,35 @@ sub _nothing_left
 	return 0;
 }
 
-# Claims messages; what is not given is random: max, lease, ack (a claim id).
-sub _claim
+# Asks for messages; what is not given is random: max, lease, ack (a claim id).
+# A default lease is long, so few messages are taken with it.
+sub _ask
 {
 	my ($self, %how) = @_;
 	my $max = $how{max} // (chance(0.3) ? between(1, MAX_MESSAGES) : between(1, 20));
-	my $lease = $how{lease} // pick(LEASE, 3, '', 1);
+	my $lease = $how{lease} // (chance(0.04) ? '' : LEASE);
+	$max = min($max, 5) if $lease eq '';
 	my $claim = $self->{group}->claim($max, $lease, $how{ack});
 	$self->{client}->pause(IDLE) unless $claim;
 	return $claim;
+}
+
+# Asks for messages within a transaction block.
+sub _claim
+{
+	my ($self, %how) = @_;
+	my $claim = $self->_ask(%how);
+	$self->_die_of_poison if $claim && $claim->{poison};
+	return $claim;
+}
+
+# What a poison message does to whoever works on it. The client may vanish, or
+# forget what it was doing.
+sub _die_of_poison
+{
+	my ($self) = @_;
+	$self->{client}->cut_connection if chance(0.3);
+	die { message => "died of poison\n", lost => 1 };
 }
 
 # Runs $work in a transaction block of a random isolation level.
@@ -94,19 +123,28 @@ sub _in_transaction
 	return;
 }
 
-# A claim that is a transaction of its own.
+# A claim that is a transaction of its own. A poison message in it leaves it
+# alone, perhaps when the work on some other has been done.
 sub _committed_claim
 {
 	my ($self, %how) = @_;
 	$self->{client}->disconnect if $self->{reconnects};
 	my $claim;
-	my $work = sub { $claim = $self->_claim(%how) };
+	my $work = sub { $claim = $self->_ask(%how) };
 	$self->{client}->alone_or_in_block($work);
+	if ($claim && $claim->{poison})
+	{
+		my @healthy = grep { !$claim->{poison}{$_} } @{ $claim->{messages} };
+		my @done = @healthy[ grep { chance(0.5) } 0 .. $#healthy ];
+		$self->{client}->alone(sub { $self->{group}->ack($claim, \@done) })
+		  if @done && chance(0.3);
+		$self->_die_of_poison;
+	}
 	return $claim;
 }
 
 # Messages of a claim in random order, in at most PIECES pieces.
-sub _pieces
+sub pieces
 {
 	my ($claim) = @_;
 	my @messages = shuffle @{ $claim->{messages} };
@@ -116,25 +154,23 @@ sub _pieces
 	return @pieces;
 }
 
-# Keeps a claim to be acked when its lease has long ended.
+# Keeps what is to be said of a claim until its lease has ended, or nearly so.
 sub _shelve
 {
-	my ($self, $claim, $messages) = @_;
+	my ($self, $say) = @_;
 	return if @{ $self->{shelf} } >= SHELVED;
-	push @{ $self->{shelf} },
-	  { claim => $claim, messages => $messages, due => Time::HiRes::time() + 0.8 + rand 1.5 };
+	push @{ $self->{shelf} }, { say => $say, due => Time::HiRes::time() + 0.2 + rand 1 };
 	return;
 }
 
-# Acks the oldest abandoned claim when it is time: the late holder's ack.
+# Says what the late holder of an abandoned claim has to say, when it is time.
 sub _return_to_shelf
 {
 	my ($self) = @_;
 	my $oldest = $self->{shelf}[0];
 	return unless $oldest && $oldest->{due} < Time::HiRes::time();
 	shift @{ $self->{shelf} };
-	return if chance(0.2);
-	$self->{client}->alone_or_in_block(sub { $self->{group}->ack(@$oldest{qw(claim messages)}) });
+	$self->{client}->alone_or_in_block($oldest->{say}) unless chance(0.2);
 	return;
 }
 
@@ -150,6 +186,7 @@ sub _sprint
 		$self->{client}->alone(sub {
 			$claim = $self->{pops} ? $group->pop($max) : $group->claim($max, LEASE, $claim && $claim->{id});
 		});
+		$self->_die_of_poison if $claim && $claim->{poison} && !$self->{pops};
 	}
 	$self->{client}->alone(sub { $group->ack($claim) }) if $claim && !$self->{pops};
 	return;
@@ -167,7 +204,7 @@ sub _whole
 sub _drain
 {
 	my ($self) = @_;
-	my $claim = $self->_committed_claim(max => MAX_MESSAGES, lease => LEASE) or return;
+	my $claim = $self->_committed_claim(max => MAX_MESSAGES, lease => HEARTBEAT_LEASE) or return;
 	$self->{client}->alone(sub { $self->{group}->ack($claim) });
 	return;
 }
@@ -187,7 +224,7 @@ sub _piecewise
 {
 	my ($self) = @_;
 	my $claim = $self->_committed_claim or return;
-	foreach my $piece (_pieces($claim))
+	foreach my $piece (pieces($claim))
 	{
 		my $ack = sub { $self->{group}->ack($claim, $piece) };
 		$self->_in_transaction($ack, 'rollback') if chance(0.2);
@@ -225,13 +262,14 @@ sub _abandon
 {
 	my ($self) = @_;
 	my $claim = $self->_committed_claim(lease => SHORT_LEASE) or return;
-	my @pieces = _pieces($claim);
+	my @pieces = pieces($claim);
 	if (@pieces > 1 && chance(0.5))
 	{
 		my $first = shift @pieces;
 		$self->{client}->alone(sub { $self->{group}->ack($claim, $first) });
 	}
-	$self->_shelve($claim, chance(0.5) ? undef : [ map { @$_ } @pieces ]);
+	my $rest = chance(0.5) ? undef : [ map { @$_ } @pieces ];
+	$self->_shelve(sub { $self->{group}->ack($claim, $rest) });
 	return;
 }
 
@@ -240,7 +278,7 @@ sub _release
 {
 	my ($self) = @_;
 	my $claim = $self->_committed_claim or return;
-	my ($first, @rest) = _pieces($claim);
+	my ($first, @rest) = pieces($claim);
 	my $part = chance(0.5) ? $first : undef;
 	$self->_in_transaction(sub { $self->{group}->release($claim, $part) },
 		pick(commit => 3, rollback => 1));
@@ -253,11 +291,11 @@ sub _release
 sub _extend
 {
 	my ($self) = @_;
-	my $claim = $self->_committed_claim(lease => SHORT_LEASE) or return;
+	my $claim = $self->_committed_claim(lease => HEARTBEAT_LEASE) or return;
 	for (1 .. between(2, 4))
 	{
 		Time::HiRes::sleep(0.4 + rand 0.3);
-		$self->{client}->alone_or_in_block(sub { $self->{group}->extend($claim, SHORT_LEASE) });
+		$self->{client}->alone_or_in_block(sub { $self->{group}->extend($claim, HEARTBEAT_LEASE) });
 	}
 	$self->{client}->alone(sub { $self->{group}->ack($claim) });
 	return;
@@ -299,10 +337,10 @@ sub _slow_ack
 {
 	my ($self) = @_;
 	my $claim = $self->_committed_claim(lease => SHORT_LEASE, max => 20) or return;
-	my ($first) = _pieces($claim);
+	my ($first) = pieces($claim);
 	$self->_in_transaction(sub {
 		$self->{group}->ack($claim, chance(0.3) ? undef : $first);
-		Time::HiRes::sleep(1 + rand 0.5);
+		Time::HiRes::sleep(0.2 + rand 0.6);
 	}, pick(commit => 3, rollback => 1));
 	return;
 }
@@ -310,7 +348,10 @@ sub _slow_ack
 sub _one_statement
 {
 	my ($self) = @_;
-	$self->_in_transaction(sub { $self->{group}->claim_and_ack(between(1, 50), LEASE) });
+	$self->_in_transaction(sub {
+		my $claim = $self->{group}->claim_and_ack(between(1, 50), LEASE);
+		$self->_die_of_poison if $claim && $claim->{poison};
+	});
 	return;
 }
 
@@ -342,7 +383,7 @@ sub _prepared_ack
 {
 	my ($self) = @_;
 	my $claim = $self->_committed_claim(lease => SHORT_LEASE) or return;
-	my ($first) = _pieces($claim);
+	my ($first) = pieces($claim);
 	$self->_in_transaction(
 		sub { $self->{group}->ack($claim, chance(0.5) ? undef : $first) }, 'prepare');
 	return;

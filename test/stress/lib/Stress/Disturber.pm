@@ -10,7 +10,8 @@ use Stress::Random qw(pick chance);
 use Time::HiRes ();
 
 # Commits or rolls back what others have prepared, after a random while, until
-# told that nobody prepares any more and nothing is left.
+# told that nobody prepares any more and nothing is left. What consumers have
+# prepared holds nobody up, so it is left for longer.
 sub finish_prepared
 {
 	my ($run, $records) = @_;
@@ -20,9 +21,10 @@ sub finish_prepared
 		my $is_over = $run->preparing_is_over;
 		my $gids = $run->prepared($dbh);
 		last if $is_over && !@$gids;
-		foreach my $gid (grep { chance(0.4) } @$gids)
+		foreach my $gid (@$gids)
 		{
 			my ($transaction) = $gid =~ m{^[^/]+/(.+)$};
+			next unless chance($transaction =~ /^consumer/ ? 0.1 : 0.4);
 			my $end = pick(commit => 7, rollback => 3);
 			$records->write(send => $end, $transaction);
 			$dbh->do(uc($end) . " PREPARED '$gid'");

@@ -1,10 +1,12 @@
 package Stress::Group;
 
 # The functions of one consumer group, as recorded calls of one client. A claim
-# is { id, messages }, messages being the ids.
+# is { id, messages, poison }: messages are the ids; poison: those that kill
+# whoever works on them, id => 1, if there are any.
 
 use strict;
 use warnings;
+use Stress::Producer;
 
 # client: a Stress::Client; stream, name: the stream and the group.
 sub new
@@ -51,6 +53,88 @@ sub release
 	return $self->_resolve(release => $claim, $messages);
 }
 
+# Says that the work on messages of a claim, or on all of it, has failed. A wait
+# in seconds replaces the group's backoff.
+sub nack
+{
+	my ($self, $claim, $messages, $seconds, $error) = @_;
+	return $self->_resolve(nack => $claim, $messages, ', error => ?, retry_in => ?::interval',
+		$seconds, $error);
+}
+
+# Gives up messages of a claim, or all of it.
+sub reject
+{
+	my ($self, $claim, $messages, $error) = @_;
+	return $self->_resolve(reject => $claim, $messages, ', error => ?', undef, $error);
+}
+
+# Puts off messages of a claim.
+sub delay
+{
+	my ($self, $claim, $messages, $seconds, $reason) = @_;
+	return $self->_resolve(delay => $claim, $messages, ', reason => ?, delay => ?::interval',
+		$seconds, $reason);
+}
+
+# Says of each message what became of it: [ id, outcome, seconds, error ] each.
+# others: keep, ack or release the rest of the claim.
+sub resolve
+{
+	my ($self, $claim, $others, @sayings) = @_;
+	my ($id, $outcome, $seconds, $error) = map { my $n = $_; [ map { $_->[$n] } @sayings ] } 0 .. 3;
+	my @parameters = (@$self{qw(stream name)}, $claim->{id}, $id, $outcome, $error,
+		[ map { _interval($_) } @$seconds ], $others);
+	my @named = map { join '=', map { $_ // '-' } @$_ } @sayings;
+	$self->{client}->call(resolve => [ $self->{name}, $claim->{id}, $others, @named ], sub {
+		my ($dbh) = @_;
+		return $dbh->selectrow_array(
+			'SELECT sqlstreams.resolve(?, ?, ?, ?::bigint[], ?::text[], ?::text[], ?::interval[], ?)',
+			undef, @parameters);
+	});
+	return;
+}
+
+# Repairs dead messages: verb is redrive or discard; with ids undefined, any; with
+# a pattern only those whose error contains it.
+sub repair
+{
+	my ($self, $verb, $ids, $pattern) = @_;
+	my @parameters = (@$self{qw(stream name)}, $ids, defined $pattern ? "%$pattern%" : undef);
+	my @fields = ($self->{name}, $ids ? join(' ', @$ids) : 'all', $pattern // '-');
+	$self->{client}->call($verb => \@fields, sub {
+		my ($dbh) = @_;
+		return $dbh->selectrow_array("SELECT sqlstreams.$verb(?, ?, ?::bigint[], ?)",
+			undef, @parameters);
+	});
+	return;
+}
+
+# Moves the group to the head, or to an id.
+sub seek
+{
+	my ($self, $target) = @_;
+	my $where = $target eq 'head' ? 'start_position' : 'start_id';
+	my @parameters = (@$self{qw(stream name)}, $target);
+	$self->{client}->call(seek => [ $self->{name}, $target ], sub {
+		my ($dbh) = @_;
+		return $dbh->selectrow_array(<<"SQL", undef, @parameters);
+SELECT claimed_before, claimed_after, extract(epoch FROM clock_timestamp())
+FROM sqlstreams.seek(?, ?, $where => ?)
+SQL
+	});
+	return;
+}
+
+# The ids of up to $count dead messages after an id.
+sub dead
+{
+	my ($self, $after, $count) = @_;
+	return $self->{client}->dbh->selectcol_arrayref(<<'SQL', undef, @$self{qw(stream name)}, $after, $count);
+SELECT message_id FROM sqlstreams.exceptions(?, ?, 'dead', ?, ?)
+SQL
+}
+
 # Makes the claim's lease end $lease from now.
 sub extend
 {
@@ -65,12 +149,23 @@ sub extend
 	return;
 }
 
-# Whether every message of the group is claimed and resolved, by anybody.
+# Up to which id the group has claimed.
+sub claimed
+{
+	my ($self) = @_;
+	my ($claimed) = $self->{client}->dbh->selectrow_array(<<'SQL', undef, @$self{qw(stream name)});
+SELECT claimed FROM sqlstreams.consumer_groups WHERE stream = ? AND consumer_group = ?
+SQL
+	return $claimed;
+}
+
+# Whether every message of the group is claimed and resolved or dead.
 sub is_drained
 {
 	my ($self) = @_;
 	my ($left) = $self->{client}->dbh->selectrow_array(<<'SQL', undef, @$self{qw(stream name)});
-SELECT backlog + leased FROM sqlstreams.consumer_groups WHERE stream = ? AND consumer_group = ?
+SELECT backlog + leased + ready + inflight + deferred
+FROM sqlstreams.consumer_groups WHERE stream = ? AND consumer_group = ?
 SQL
 	return defined $left && $left == 0;
 }
@@ -82,26 +177,39 @@ sub _fetch
 	my ($self, $verb, $max, $lease, $ack, $rows, @more) = @_;
 	my $statement = $self->_select($verb, $rows);
 	my @parameters = (@$self{qw(stream name)}, @more);
-	my ($id, @messages);
-	$self->{client}->call($verb, [ $self->{name}, $max, $lease, $ack // '-' ], sub {
+	my $found;
+	my ($id) = $self->{client}->call($verb, [ $self->{name}, $max, $lease, $ack // '-' ], sub {
 		my ($dbh) = @_;
-		my $found = $dbh->selectall_arrayref($statement, undef, @parameters);
-		return ('-', '-') unless @$found;
+		$found = $dbh->selectall_arrayref($statement, undef, @parameters);
+		return ('-', '-', '-') unless @$found;
 		my %claims = map { $_->[0] // '-' => 1 } @$found;
-		$id = join '+', sort keys %claims;
-		@messages = map { $_->[2] } @$found;
-		return ($id, $found->[0][1] // '-', map { "$_->[2]=" . ($_->[3] // '') . "=$_->[4]" } @$found);
+		return (join('+', sort keys %claims), $found->[0][1] // '-', $found->[0][2],
+			map { _row(@$_[ 3 .. 7 ]) } @$found);
 	});
-	return unless @messages;
-	return { id => $id, messages => \@messages };
+	return unless @$found;
+	my %poison = map { $_->[3] => 1 } grep { Stress::Producer::is_poison($_->[4]) } @$found;
+	return {
+		id => $id, messages => [ map { $_->[3] } @$found ],
+		poison => %poison ? \%poison : undef };
 }
 
-# The statement that returns claim id, lease end, message id, token, takeovers.
+# A claimed message as the records have it.
+sub _row
+{
+	my ($id, $token, $takeovers, $attempts, $delays) = @_;
+	my $row = join '=', $id, $token // '', $takeovers;
+	return $attempts || $delays ? "$row=$attempts=$delays" : $row;
+}
+
+# The statement that returns claim id, lease end, clock, message id, token,
+# takeovers, attempts, delays. The clock is read when the function has returned,
+# with the group still locked.
 sub _select
 {
 	my ($self, $verb, $rows) = @_;
-	my $columns = q{claim_id, extract(epoch FROM lease_expires_at), message_id,
-		coalesce(payload->>'token', convert_from(body, 'UTF8')), takeovers};
+	my $columns = q{claim_id, extract(epoch FROM lease_expires_at),
+		extract(epoch FROM clock_timestamp()), message_id,
+		coalesce(payload->>'token', convert_from(body, 'UTF8')), takeovers, attempts, delays};
 	if ($verb eq 'claim_and_ack')
 	{
 		my $dbh = $self->{client}->dbh;
@@ -111,17 +219,30 @@ sub _select
 	return "SELECT $columns FROM $rows";
 }
 
+# A call about messages of a claim, or all of it. What it says of them comes in
+# $more, further arguments of the function: for $error and $seconds, in this
+# order, those that it takes.
 sub _resolve
 {
-	my ($self, $verb, $claim, $messages) = @_;
+	my ($self, $verb, $claim, $messages, $more, $seconds, $error) = @_;
+	$more //= '';
+	my @fields = ($self->{name}, $claim->{id}, $messages ? join(' ', @$messages) : 'all');
+	push @fields, $seconds // '-', $error // '-' if $more;
 	my @parameters = (@$self{qw(stream name)}, $claim->{id}, $messages);
-	my $named = $messages ? join(' ', @$messages) : 'all';
-	$self->{client}->call($verb, [ $self->{name}, $claim->{id}, $named ], sub {
+	push @parameters, $error if $more;
+	push @parameters, _interval($seconds) if $more =~ /interval/;
+	$self->{client}->call($verb, \@fields, sub {
 		my ($dbh) = @_;
-		return $dbh->selectrow_array("SELECT sqlstreams.$verb(?, ?, ?, ?::bigint[])",
+		return $dbh->selectrow_array("SELECT sqlstreams.$verb(?, ?, ?, message_ids => ?::bigint[]$more)",
 			undef, @parameters);
 	});
 	return;
+}
+
+sub _interval
+{
+	my ($seconds) = @_;
+	return defined $seconds ? "$seconds seconds" : undef;
 }
 
 1;

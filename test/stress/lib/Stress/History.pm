@@ -11,10 +11,20 @@ package Stress::History;
 #                 that was answered was sent, as an answer may be read long
 #                 after the server wrote it; commit_received: when it certainly
 #                 had ended
-#   messages      token => { token, key, call, id }; no id: the reply was lost,
-#                 0: a duplicate
-#   claims        [ { index, group, id, call, expires, rows, uses } ]; uses: the
-#                 later calls that name this claim, in order
+#   messages      token => { token, key, due, call, id }; due: its deliver_at, if
+#                 any; no id: the reply was lost, 0: a duplicate
+#   claims        [ { index, group, id, call, expires, clock, rows, uses } ];
+#                 uses: the later calls that name this claim, in order; clock: the
+#                 server's, read while the claim kept others out of the group
+#   claim_calls   group => the calls that claimed, also those that got nothing
+#   unseen_claims group => those of which nobody knows whether they were
+#                 committed, nor what they returned
+#   groups        name => Stress::Policy
+#   seeks         group => [ { call, target, before, after, clock } ]
+#   repairs       group => [ { call, verb, ids, pattern } ]: redrives and discards;
+#                 no ids: of all; pattern: what the error contains
+#   exceptions    group => id => { status, attempts, delays, takeovers, error }
+#                 as they were in the end
 #   log           id => token, as the log table had them in the end
 #   errors        calls that the server refused
 #   disturbances  verb => how often somebody came in the way
@@ -26,13 +36,16 @@ package Stress::History;
 use strict;
 use warnings;
 use List::Util qw(min);
+use Stress::Policy;
 use Stress::Records;
 
 use constant NO_ID => '-';    # pop may tell none
 
 my %ENDS = map { $_ => 1 } qw(commit rollback prepare disconnect);
 my %CLAIMS = map { $_ => 1 } qw(claim pop claim_and_ack);
-my %USES = map { $_ => 1 } qw(ack release extend);
+my %USES = map { $_ => 1 } qw(ack nack reject delay resolve release extend);
+my %REPAIRS = map { $_ => 1 } qw(redrive discard);
+my %DISTURBANCES = map { $_ => 1 } qw(terminate administer);
 
 # Reads all records of a directory.
 sub read
@@ -41,7 +54,8 @@ sub read
 	my $self = bless {
 		transactions => {}, messages => {}, claims => [], claims_by_name => {},
 		produces => [], uses => [], errors => [], log => undef, disturbances => {},
-		empty_claims => 0,
+		empty_claims => 0, claim_calls => {}, unseen_claims => {}, groups => {}, seeks => {},
+		repairs => {}, exceptions => {},
 	}, $class;
 	Stress::Records::visit_all($directory, sub { $self->_event(@_) });
 	$_->{calls} = [] for values %{ $self->{transactions} };
@@ -84,7 +98,8 @@ sub tokens_in_log
 	return $self->{tokens_in_log} //= { reverse %{ $self->{log} // {} } };
 }
 
-# The rows of a claim: [ id, token, takeovers ] each.
+# The rows of a claim: [ id, token, takeovers, attempts, delays ] each; the last
+# two are not there when they are 0.
 sub rows
 {
 	my ($claim) = @_;
@@ -94,24 +109,46 @@ sub rows
 sub _event
 {
 	my ($self, $label, $time, $kind, $verb, $name, @fields) = @_;
-	if ($verb eq 'terminate' || $verb eq 'administer')
+	if ($DISTURBANCES{$verb})
 	{
 		$self->{disturbances}{$verb}++;
 	}
+	elsif ($verb eq 'group')
+	{
+		$self->{groups}{ $fields[0] } = Stress::Policy->from_fields(@fields[ 1 .. $#fields ]);
+	}
 	elsif ($verb eq 'log')
 	{
+		$self->{log} //= {};
 		foreach (@fields)
 		{
 			my ($id, $token) = split /=/;
 			$self->{log}{$id} = $token;
 		}
-		$self->{log} //= {};
+	}
+	elsif ($verb eq 'exceptions')
+	{
+		$self->_exceptions_read(@fields);
 	}
 	else
 	{
 		my $transaction = $self->{transactions}{$name} //= { name => $name, calls => [] };
 		if ($ENDS{$verb}) { _end_event($self, $transaction, $time, $kind, $verb, @fields) }
 		else { $self->_call_event($transaction, $time, $kind, $verb, @fields) }
+	}
+	return;
+}
+
+# A group's exceptions in the end, some of them.
+sub _exceptions_read
+{
+	my ($self, $group, @rows) = @_;
+	my $of_group = $self->{exceptions}{$group} //= {};
+	foreach my $row (@rows)
+	{
+		my ($id, %exception);
+		($id, @exception{qw(status attempts delays takeovers error)}) = split /=/, $row, 6;
+		$of_group->{$id} = \%exception;
 	}
 	return;
 }
@@ -152,6 +189,8 @@ sub _call_event
 		push @{ $transaction->{calls} }, $call;
 		$self->_produce_sent($call) if $verb eq 'produce';
 		push @{ $self->{uses} }, $call if $USES{$verb} || $verb eq 'claim' && $fields[3] ne '-';
+		push @{ $self->{claim_calls}{ $fields[0] } }, $call if $CLAIMS{$verb};
+		$self->_repair_sent($call) if $REPAIRS{$verb};
 		_undo_since($transaction, $fields[0], delete $transaction->{failed_at} // $time)
 		  if $verb eq 'rollback_to';
 		return;
@@ -163,13 +202,18 @@ sub _call_event
 		$transaction->{last_alive} = $call->{sent};
 		$self->_produce_returned($call, @fields) if $verb eq 'produce';
 		$self->_claim_returned($call, @fields) if $CLAIMS{$verb};
-		$call->{result} = $fields[0] if $USES{$verb};
+		$call->{result} = $fields[0] if $USES{$verb} || $REPAIRS{$verb};
+		$self->_seek_returned($call, @fields) if $verb eq 'seek';
 	}
 	elsif ($kind eq 'error')
 	{
 		$call->{received} = $time;
 		$transaction->{failed_at} = $call->{sent};
 		$self->_note_error($call, @fields);
+	}
+	elsif ($CLAIMS{$verb})
+	{
+		push @{ $self->{unseen_claims}{ $call->{fields}[0] } }, $call;
 	}
 	return;
 }
@@ -201,9 +245,9 @@ sub _produce_sent
 	my @messages;
 	foreach (@{ $call->{fields} })
 	{
-		my ($token, $key) = split /=/;
+		my ($token, $key, $due) = split /=/;
 		push @messages, $self->{messages}{$token} =
-		  { token => $token, key => $key, call => $call };
+		  { token => $token, key => length $key ? $key : undef, due => $due, call => $call };
 	}
 	$call->{messages} = \@messages;
 	push @{ $self->{produces} }, $call;
@@ -221,15 +265,35 @@ sub _produce_returned
 
 sub _claim_returned
 {
-	my ($self, $call, $id, $expires, @rows) = @_;
+	my ($self, $call, $id, $expires, $clock, @rows) = @_;
 	$call->{result} = @rows;
 	return $self->{empty_claims}++ unless @rows;
 	my $claim = {
 		index => scalar @{ $self->{claims} }, group => $call->{fields}[0], id => $id,
-		call => $call, expires => $expires, rows => join("\t", @rows), uses => [] };
+		call => $call, expires => $expires, clock => $clock, rows => join("\t", @rows), uses => [] };
 	push @{ $self->{claims} }, $claim;
 	push @{ $self->{claims_by_name}{"$claim->{group} $id"} }, $claim unless $id eq NO_ID;
 	push @{ $claim->{uses} }, $call if $call->{verb} ne 'claim';
+	return;
+}
+
+sub _seek_returned
+{
+	my ($self, $call, $before, $after, $clock) = @_;
+	my ($group, $target) = @{ $call->{fields} };
+	push @{ $self->{seeks}{$group} }, {
+		call => $call, target => $target, before => $before, after => $after, clock => $clock };
+	return;
+}
+
+sub _repair_sent
+{
+	my ($self, $call) = @_;
+	my ($group, $ids, $pattern) = @{ $call->{fields} };
+	push @{ $self->{repairs}{$group} }, {
+		call => $call, verb => $call->{verb},
+		ids => $ids eq 'all' ? undef : { map { $_ => 1 } split / /, $ids },
+		pattern => $pattern eq '-' ? undef : $pattern };
 	return;
 }
 
@@ -242,6 +306,10 @@ sub _conclude_transactions
 	{
 		$transaction->{ended} //= $transaction->{last_alive} // 0;
 		$transaction->{outcome} //= $transaction->{commit_sent} ? 'unknown' : 'rolled back';
+	}
+	foreach my $calls (values %{ $self->{unseen_claims} })
+	{
+		@$calls = grep { outcome($_) eq 'unknown' } @$calls;
 	}
 	return;
 }

@@ -23,8 +23,10 @@ Usage: test/stress/run [option ...]
 
 Produces to and consumes from a stream with many clients at once, in every way
 that SQL allows, and then checks from the records of the clients that nothing
-was lost, skipped, invented or given to two holders at once. The database is
-the one of the libpq environment variables; the stream is the run's own.
+was lost, skipped, invented or given to two holders at once, and that each
+message was tried again, put off and given up exactly as it should be. The
+database is the one of the libpq environment variables; the stream is the run's
+own.
 
   --duration=SECONDS     how long producers work (20)
   --seed=N               of the random choices; they also depend on timing

@@ -13,7 +13,17 @@ use constant {
 	MAX_PADDING => 1500,
 	KEYS_PER_SECOND => 20,    # new idempotency keys that all producers share
 	KEY_WINDOW => 4,          # keys in use at one moment
+	POISON_EVERY => 3,        # seconds from one poison message to the next, about
+	MAX_WAIT => 2,            # seconds from now to a deliver_at, at most
+	POISON => '!',            # how the token of a poison message ends
 };
+
+# Whether a message with this token kills whoever works on it.
+sub is_poison
+{
+	my ($token) = @_;
+	return defined $token && substr($token, -1) eq POISON;
+}
 
 # client: a Stress::Client; run: the settings that all processes share.
 sub new
@@ -106,10 +116,13 @@ sub _produce_with
 	my @contents = map { $bytes ? _body($_) : _payload($_) } @tokens;
 	my $type = ($bytes ? 'bytea' : 'jsonb') . ($batch ? '[]' : '');
 	my $key_argument = $batch ? 'idempotency_keys => ?::text[]' : 'idempotency_key => ?';
-	my $statement = "SELECT sqlstreams.$function(?, ?::$type, $key_argument)";
+	my $due = _deliver_at();
+	my $statement =
+	  "SELECT sqlstreams.$function(?, ?::$type, $key_argument, deliver_at => to_timestamp(?))";
 	my @parameters = ($self->{run}{stream});
 	push @parameters, $batch ? (\@contents, @keys ? \@keys : undef) : ($contents[0], $keys[0]);
-	$self->_call($statement, \@parameters, \@tokens, \@keys);
+	push @parameters, $due;
+	$self->_call($statement, \@parameters, \@tokens, \@keys, $due);
 	return;
 }
 
@@ -119,8 +132,8 @@ sub _fetch_from_cursor
 {
 	my ($self) = @_;
 	my $client = $self->{client};
-	my @first = $self->_tokens(between(1, 4));
-	my @second = $self->_tokens(between(2, 4));
+	my @first = $self->_healthy_tokens(between(1, 4));
+	my @second = $self->_healthy_tokens(between(2, 4));
 	my ($prefix, $from) = $first[0] =~ /^(.*\.)(\d+)$/;
 	my $to = $from + @first + @second - 1;
 	my $failing = chance(0.7) ? $to : 0;
@@ -151,9 +164,11 @@ sub _fetch_and_wait
 # Runs the statement as a recorded call, which returns the ids.
 sub _call
 {
-	my ($self, $statement, $parameters, $tokens, $keys) = @_;
+	my ($self, $statement, $parameters, $tokens, $keys, $due) = @_;
 	my @fields = map {
-		defined $keys->[$_] ? "$tokens->[$_]=$keys->[$_]" : $tokens->[$_]
+		my $key = $keys->[$_];
+		$tokens->[$_] . (defined $key || defined $due ? '=' . ($key // '') : '')
+		  . (defined $due ? "=$due" : '')
 	} 0 .. $#$tokens;
 	$self->{client}->call(produce => \@fields, sub {
 		my ($dbh) = @_;
@@ -163,11 +178,39 @@ sub _call
 	return;
 }
 
-# The next $count tokens of this producer.
+# The next $count tokens of this producer, perhaps with a poison among them.
 sub _tokens
 {
 	my ($self, $count) = @_;
+	my @tokens = $self->_healthy_tokens($count);
+	$tokens[0] .= POISON if $self->_poisons_next;
+	return @tokens;
+}
+
+sub _healthy_tokens
+{
+	my ($self, $count) = @_;
 	return map { $self->{client}{label} . '.' . ++$self->{tokens} } 1 .. $count;
+}
+
+# Whether it is time for a poison message. The last ones come early enough to end
+# with the others.
+sub _poisons_next
+{
+	my ($self) = @_;
+	my ($now, $run) = (Time::HiRes::time(), $self->{run});
+	my $every = POISON_EVERY * $run->{producers};
+	$self->{poison_at} //= $run->{start_at} + rand $every;
+	return 0 if $now < $self->{poison_at} || $now > $run->{stop_at} - POISON_EVERY;
+	$self->{poison_at} = $now + rand 2 * $every;
+	return 1;
+}
+
+# When the messages of a call are to be delivered, if not at once: seconds since
+# 1970.
+sub _deliver_at
+{
+	return chance(0.06) ? sprintf('%.6f', Time::HiRes::time() - 0.1 + rand MAX_WAIT) : undef;
 }
 
 # Idempotency keys for some of $count messages, from the few that all producers

@@ -16,16 +16,30 @@ package Stress::Records;
 #
 # The verbs and the fields that they carry:
 #
-#   produce        send: token or token=key, one per message   reply: ids in the same order
-#   claim, pop,    send: group, max_messages, lease, claim to  reply: claim id, lease end ('-'
-#   claim_and_ack        ack first ('-' for none)                     for none), id=token=takeovers ...
+#   produce        send: token or token=key or token=key=deliver_at, one per message
+#                  reply: ids in the same order
+#   claim, pop,    send: group, max_messages, lease, claim to ack first ('-': none)
+#   claim_and_ack  reply: claim id, lease end ('-': none), the server's clock, and
+#                  id=token=takeovers or id=token=takeovers=attempts=delays, one
+#                  per message; '-', '-', '-' when there was none
 #   ack, release   send: group, claim id, ids ('all': whole)   reply: count
+#   nack, delay,   send: group, claim id, ids ('all': whole), seconds to wait ('-':
+#   reject         the group's backoff), error ('-': none)     reply: count
+#   resolve        send: group, claim id, what becomes of the others, and
+#                  id=outcome=seconds=error, one per message   reply: count
 #   extend         send: group, claim id, lease                reply: lease end
+#   redrive,       send: group, ids ('all': any), what the error contains ('-':
+#   discard        anything)                                   reply: count
+#   seek           send: group, where to
+#                  reply: claimed_before, claimed_after, the server's clock
 #   savepoint, rollback_to                                     send: name
 #   commit, rollback, prepare, disconnect                      no fields
 #   terminate      send: label of the process that lost its backend
 #   administer     reply: what was done to the stream's tables
+#   group          reply: name, setting=value ... of the group's policy
 #   log            reply: id=token ... as the log table holds them in the end
+#   exceptions     reply: group, id=status=attempts=delays=takeovers=error ... as they
+#                  are in the end
 #
 # A statement outside of a transaction block is a transaction by itself: its
 # "send commit" comes before the call, because it may commit at any time after,

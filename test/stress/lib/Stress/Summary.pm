@@ -4,7 +4,9 @@ package Stress::Summary;
 
 use strict;
 use warnings;
+use Stress::Checker::State;
 use Stress::History;
+use Stress::Producer;
 
 # What is counted: name, and the least that a run of 20 s or more must show, also
 # on a slow machine.
@@ -31,7 +33,24 @@ my @COUNTS = (
 	[ 'releases' => 2 ],
 	[ 'extensions' => 1 ],
 	[ 'claims that ack' => 5 ],
-	[ 'pops' => 10 ]);
+	[ 'pops' => 10 ],
+	[ 'nacks' => 8 ],
+	[ 'delays' => 5 ],
+	[ 'rejects' => 1 ],
+	[ 'resolves with mixed outcomes' => 8 ],
+	[ 'failures rolled back' => 5 ],
+	[ 'deliveries after a failure' => 30 ],
+	[ 'deliveries after a delay' => 20 ],
+	[ 'messages with deliver_at' => 30 ],
+	[ 'deliveries of poison' => 10 ],
+	[ 'messages dead in the end' => 2 ],
+	[ 'of these, of lost leases' => 1 ],
+	[ 'redrives' => 5 ],
+	[ 'messages redriven' => 1 ],
+	[ 'messages discarded' => 1 ],
+	[ 'seeks back' => 1 ],
+	[ 'seeks forward' => 1 ],
+	[ 'seeks to the head' => 0 ]);
 
 use constant MEANINGFUL_DURATION => 20;
 
@@ -44,6 +63,9 @@ sub counts
 	_count_transactions($history, \%count);
 	_count_claims($history, \%count);
 	_count_uses($history, \%count);
+	_count_ends($history, \%count);
+	_count_repairs($history, \%count);
+	_count_seeks($history, \%count);
 	$count{'backends terminated'} = $history->{disturbances}{terminate} // 0;
 	$count{'looks and vacuums'} = $history->{disturbances}{administer} // 0;
 	$count{'empty claims'} = $history->{empty_claims};
@@ -80,7 +102,11 @@ sub _count_messages
 	foreach my $message (values %{ $history->{messages} })
 	{
 		my ($id, $call) = @$message{qw(id call)};
-		if ($history->is_stored($message)) { $count->{'messages committed'}++ }
+		if ($history->is_stored($message))
+		{
+			$count->{'messages committed'}++;
+			$count->{'messages with deliver_at'}++ if defined $message->{due};
+		}
 		elsif (defined $id && $id == 0) { $count->{'duplicates'}++ }
 		elsif ($call->{undone}) { $count->{'messages rolled back to a savepoint'}++ }
 		else { $count->{'messages rolled back'}++ }
@@ -110,8 +136,18 @@ sub _count_claims
 		$count->{'pops'}++ if $claim->{call}{verb} eq 'pop';
 		$count->{'claims rolled back'}++
 		  if Stress::History::outcome($claim->{call}) eq 'rolled back';
-		$count->{'messages taken over'} += grep { $_->[2] > 0 } Stress::History::rows($claim);
+		_count_row($count, @$_) for Stress::History::rows($claim);
 	}
+	return;
+}
+
+sub _count_row
+{
+	my ($count, $id, $token, $takeovers, $attempts, $delays) = @_;
+	$count->{'messages taken over'}++ if $takeovers;
+	$count->{'deliveries after a failure'}++ if $attempts;
+	$count->{'deliveries after a delay'}++ if $delays;
+	$count->{'deliveries of poison'}++ if Stress::Producer::is_poison($token);
 	return;
 }
 
@@ -126,9 +162,53 @@ sub _count_uses
 		elsif ($verb eq 'release') { $count->{'releases'}++ }
 		elsif ($verb eq 'extend') { $count->{'extensions'}++ }
 		elsif ($verb eq 'claim') { $count->{'claims that ack'}++ }
-		elsif (Stress::History::outcome($use) eq 'rolled back') { $count->{'acks rolled back'}++ }
+		elsif (Stress::History::outcome($use) eq 'rolled back')
+		{
+			my $failed = $verb =~ /^(nack|reject|delay|resolve)$/;
+			$count->{ $failed ? 'failures rolled back' : 'acks rolled back' }++;
+		}
+		elsif ($verb eq 'resolve') { $count->{'resolves with mixed outcomes'}++ }
+		elsif ($verb =~ /^(nack|delay|reject)$/) { $count->{"${verb}s"}++ }
 		elsif ($use->{fields}[2] eq 'all') { $count->{'whole acks'}++ }
 		else { $count->{'partial acks'}++ }
+	}
+	return;
+}
+
+sub _count_ends
+{
+	my ($history, $count) = @_;
+	foreach my $exception (map { values %$_ } values %{ $history->{exceptions} })
+	{
+		$count->{'messages dead in the end'}++;
+		$count->{'of these, of lost leases'}++
+		  if index($exception->{error}, Stress::Checker::State::LEASE_ENDED) >= 0;
+	}
+	return;
+}
+
+sub _count_repairs
+{
+	my ($history, $count) = @_;
+	foreach my $repair (map { @$_ } values %{ $history->{repairs} })
+	{
+		my ($verb, $call) = @$repair{qw(verb call)};
+		next if Stress::History::outcome($call) eq 'rolled back';
+		$count->{'redrives'}++ if $verb eq 'redrive';
+		$count->{ $verb eq 'redrive' ? 'messages redriven' : 'messages discarded' } += $call->{result};
+	}
+	return;
+}
+
+sub _count_seeks
+{
+	my ($history, $count) = @_;
+	foreach my $seek (map { @$_ } values %{ $history->{seeks} })
+	{
+		next if Stress::History::outcome($seek->{call}) eq 'rolled back';
+		$count->{'seeks to the head'}++ if $seek->{target} eq 'head';
+		$count->{'seeks back'}++ if $seek->{after} < $seek->{before};
+		$count->{'seeks forward'}++ if $seek->{after} > $seek->{before};
 	}
 	return;
 }

@@ -4,35 +4,44 @@ package Stress::Checker::Delivered;
 
 use strict;
 use warnings;
+use List::Util qw(first max min);
+use Stress::Checker::Course;
+use Stress::Checker::Moved;
 use Stress::Checker::Resolved;
 use Stress::History;
+use Stress::Saying;
 
 use constant {
 	FOREVER => 9e18,
-	DEFAULT_LEASE => 16,    # of the groups of a run: timeout 1 s, plus 15 s
 	TOLERANCE => 0.00001,   # what rounding to microseconds may add up to
 };
 
 sub check
 {
-	my ($history, $groups, $report) = @_;
+	my ($history, $report) = @_;
+	my @groups = sort keys %{ $history->{groups} };
 	_check_claim_ids($history, $report);
-	my %deliveries = map { $_ => {} } @$groups;
+	my %deliveries = map { $_ => {} } @groups;
 	foreach my $claim (@{ $history->{claims} })
 	{
-		_check_claim($claim, $report);
-		foreach my $row (Stress::History::rows($claim))
+		_check_claim($claim, $history->{groups}{ $claim->{group} }, $report);
+		my @rows = Stress::History::rows($claim);
+		foreach my $row (@rows)
 		{
 			_check_row($history, $claim, $row, $report);
 			push @{ $deliveries{ $claim->{group} }{ $row->[0] } }, $claim;
 		}
+		$claim->{lowest} = min(map { $_->[0] } @rows);
+		$claim->{highest} = max(map { $_->[0] } @rows);
 	}
-	Stress::Checker::Resolved::check($history, \%deliveries, $report);
-	foreach my $group (@$groups)
+	my %seeks = map { $_ => [ Stress::Checker::Moved::seeks($history, $_) ] } @groups;
+	Stress::Checker::Resolved::check($history, \%deliveries, \%seeks, $report);
+	foreach my $group (@groups)
 	{
-		_check_takeovers($group, $deliveries{$group}, $report);
-		_check_holders($group, $deliveries{$group}, $report);
-		_check_completeness($history, $group, $deliveries{$group}, $report);
+		my $troubled = _check_holders($group, $deliveries{$group}, $seeks{$group}, $report);
+		Stress::Checker::Course->new(
+			history => $history, group => $group, deliveries => $deliveries{$group},
+			seeks => $seeks{$group}, report => $report)->check($troubled);
 	}
 	return;
 }
@@ -53,7 +62,7 @@ sub _check_claim_ids
 # that is as long as was asked for.
 sub _check_claim
 {
-	my ($claim, $report) = @_;
+	my ($claim, $policy, $report) = @_;
 	my $call = $claim->{call};
 	my (undef, $max, $lease) = @{ $call->{fields} };
 	my $name = "claim $claim->{id} of group $claim->{group}";
@@ -63,7 +72,7 @@ sub _check_claim
 	  if $call->{result} > $max;
 	$report->('message twice in a claim', $name) if keys %rows < $call->{result};
 	return if $call->{verb} eq 'pop';
-	my $seconds = $lease =~ /^(\d+)/ ? $1 : DEFAULT_LEASE;
+	my $seconds = $lease =~ /^([\d.]+)/ ? $1 : $policy->default_lease;
 	$report->('wrong lease', "$name: ends at $claim->{expires}, asked for '$lease' at $call->{sent}")
 	  if $claim->{expires} < $call->{sent} + $seconds - TOLERANCE
 	  || $claim->{expires} > $call->{received} + $seconds + TOLERANCE;
@@ -75,9 +84,9 @@ sub _check_claim
 sub _check_row
 {
 	my ($history, $claim, $row, $report) = @_;
-	my ($id, $token, $takeovers) = @$row;
+	my ($id, $token, @counts) = @$row;
 	my $where = "message $id in claim $claim->{id} of group $claim->{group}";
-	$claim->{takeovers}{$id} = $takeovers if $takeovers;
+	$claim->{counts}{$id} = \@counts if @counts > 1 || $counts[0];
 	my $message = $history->{messages}{$token};
 	return $report->('invented', "$where: nobody produced '$token'") unless $message;
 	my $true_id = $message->{id} // $history->tokens_in_log->{$token} // $id;
@@ -101,48 +110,29 @@ sub _check_row
 	return;
 }
 
-# No more lost leases are counted than there were other deliveries by then.
-sub _check_takeovers
-{
-	my ($group, $deliveries, $report) = @_;
-	foreach my $id (sort { $a <=> $b } keys %$deliveries)
-	{
-		my $claims = $deliveries->{$id};
-		foreach my $claim (@$claims)
-		{
-			my $takeovers = $claim->{takeovers}{$id} or next;
-			my $before = grep {
-				$_ != $claim
-				  && $_->{call}{sent} < $claim->{call}{received}
-				  && Stress::History::outcome($_->{call}) ne 'rolled back'
-			} @$claims;
-			$report->('invented take-over',
-				"message $id in claim $claim->{id} of group $group: takeovers $takeovers "
-				  . "after $before deliveries")
-			  if $takeovers > $before;
-		}
-	}
-	return;
-}
-
-# No message is with two holders at once, and none comes back after its ack.
+# No message is with two holders at once, and none comes back after its ack unless
+# the group was moved back. Returns the ids for which that was not so.
 sub _check_holders
 {
-	my ($group, $deliveries, $report) = @_;
+	my ($group, $deliveries, $seeks, $report) = @_;
+	my %troubled;
 	foreach my $id (sort { $a <=> $b } grep { @{ $deliveries->{$_} } > 1 } keys %$deliveries)
 	{
-		my @holds = map { _hold($_, $id) } @{ $deliveries->{$id} };
+		my @holds = map { _hold($_, $id, $seeks) } @{ $deliveries->{$id} };
 		@holds = sort { $a->{from} <=> $b->{from} } @holds;
 		my $first = shift @holds;
 		foreach my $next (@holds)
 		{
 			next if _is_take_over_undone($first, $next);
-			_report_overlap($group, $id, $first, $next, $report)
-			  if $next->{from} < $first->{to} && $next->{from} < $next->{to};
+			if ($next->{from} < $first->{to} && $next->{from} < $next->{to})
+			{
+				_report_overlap($group, $id, $first, $next, $report);
+				$troubled{$id} = 1;
+			}
 			$first = $next if $next->{to} > $first->{to};
 		}
 	}
-	return;
+	return \%troubled;
 }
 
 # A take-over that is rolled back never was: a claim whose lease had ended before
@@ -176,25 +166,32 @@ sub _report_overlap
 
 # The time for which a claim certainly held a message: from the answer (other
 # claims of the group wait until the claiming transaction has ended) until the
-# claim is rolled back, the lease may have ended or the message been released;
-# an ack that is committed ends it for ever.
+# claim is rolled back, the lease may have ended, its holder spoke of the message
+# or a seek dropped the claim; an ack that is committed ends it for ever, or
+# until a seek.
 sub _hold
 {
-	my ($claim, $id) = @_;
+	my ($claim, $id, $seeks) = @_;
 	my $call = $claim->{call};
 	my %hold = (claim => $claim, from => $call->{received});
 	if (Stress::History::outcome($call) ne 'committed')
 	{
 		return { %hold, to => Stress::History::undone_at($call), undone => 1 };
 	}
-	my $to = Stress::Checker::Resolved::lease_end($claim);
+	my $seek = first {
+		$_->{clock} > $claim->{clock}
+		  && (Stress::Checker::Moved::is_in_window($_, $id)
+			|| Stress::Checker::Moved::may_drop($_, $claim))
+	} @$seeks;
+	my $to = min(Stress::Checker::Resolved::lease_end($claim), $seek ? $seek->{clock} : FOREVER);
 	foreach my $use (Stress::Checker::Resolved::uses_of_message($claim, $id))
 	{
 		my $outcome = Stress::History::outcome($use);
 		next if $outcome eq 'rolled back';
-		if ($use->{verb} ne 'release')
+		if (Stress::Saying::of_message($use, $id)->{outcome} eq 'ack')
 		{
-			return { %hold, to => FOREVER, acked => $use } if $outcome eq 'committed';
+			return { %hold, to => _comes_again($id, $claim, $seeks), acked => $use }
+			  if $outcome eq 'committed';
 		}
 		elsif ($use->{transaction}{commit_sent} < $to)
 		{
@@ -204,36 +201,14 @@ sub _hold
 	return { %hold, to => $to };
 }
 
-# Each message that is stored was acked by the group.
-sub _check_completeness
+# When a message may come again although this claim was acked.
+sub _comes_again
 {
-	my ($history, $group, $deliveries, $report) = @_;
-	my $in_log = $history->tokens_in_log;
-	foreach my $message (values %{ $history->{messages} })
-	{
-		next unless $history->is_stored($message);
-		my $id = $message->{id} // $in_log->{ $message->{token} };
-		my $claims = $deliveries->{$id};
-		if (!$claims)
-		{
-			$report->('skipped', "message $id ($message->{token}) never came to group $group");
-		}
-		elsif (!grep { _may_be_acked($_, $id) } @$claims)
-		{
-			$report->('lost', "message $id ($message->{token}) was not acked by group $group; "
-				  . 'it came in claims ' . join ', ', map { $_->{id} } @$claims);
-		}
-	}
-	return;
-}
-
-sub _may_be_acked
-{
-	my ($claim, $id) = @_;
-	return 0 if Stress::History::outcome($claim->{call}) eq 'rolled back';
-	return scalar grep {
-		$_->{verb} ne 'release' && Stress::History::outcome($_) ne 'rolled back'
-	} Stress::Checker::Resolved::uses_of_message($claim, $id);
+	my ($id, $claim, $seeks) = @_;
+	my $seek = first {
+		$_->{clock} > $claim->{clock} && Stress::Checker::Moved::may_bring_back($_, $id)
+	} @$seeks;
+	return $seek ? $seek->{clock} : FOREVER;
 }
 
 1;

@@ -5,20 +5,30 @@ package Stress::Checker::Resolved;
 
 use strict;
 use warnings;
-use List::Util qw(max);
+use List::Util qw(any max);
+use Stress::Checker::Moved;
 use Stress::History;
+use Stress::Saying;
 
-use constant TOLERANCE => 0.00001;    # what rounding to microseconds may add up to
+use constant {
+	FOREVER => 9e18,
+	TOLERANCE => 0.00001,    # what rounding to microseconds may add up to
+};
 
-# Checks the answers to ack, release, extend and claim(ack => ...). deliveries:
-# group => id => claims.
+# Checks the answers to the calls that name a claim. deliveries: group => id =>
+# claims; seeks: group => those of Stress::Checker::Moved.
 sub check
 {
-	my ($history, $deliveries, $report) = @_;
-	foreach my $claim (@{ $history->{claims} })
+	my ($history, $deliveries, $seeks, $report) = @_;
+	foreach my $claim (grep { @{ $_->{uses} } } @{ $history->{claims} })
 	{
-		my $taken = _taken_over($claim, $deliveries->{ $claim->{group} });
-		_follow($claim, $taken, $report) if @{ $claim->{uses} };
+		my $group = $claim->{group};
+		_follow($claim, {
+			policy => $history->{groups}{$group},
+			taken => _taken_over($claim, $deliveries->{$group}),
+			seek => Stress::Checker::Moved::first_to_drop($seeks->{$group}, $claim),
+			claim_calls => $history->{claim_calls}{$group},
+		}, $report);
 	}
 	return;
 }
@@ -45,12 +55,13 @@ sub lease_end
 	return $end;
 }
 
-# The calls that acked or released a message of the claim, whatever became of
-# them.
+# The calls that spoke of a message of the claim, whatever became of them, in the
+# order of time.
 sub uses_of_message
 {
 	my ($claim, $id) = @_;
-	return @{ $claim->{uses_of_all} // [] }, @{ $claim->{uses_of_message}{$id} // [] };
+	my @uses = (@{ $claim->{uses_of_all} // [] }, @{ $claim->{uses_of_message}{$id} // [] });
+	return @uses < 2 ? @uses : sort { $a->{sent} <=> $b->{sent} } @uses;
 }
 
 # id => claims that may have got a message of this claim later.
@@ -73,22 +84,24 @@ sub _taken_over
 }
 
 # Goes through the calls that name the claim and keeps account of which of its
-# messages are open.
+# messages are open. around: what may have taken them away.
 sub _follow
 {
-	my ($claim, $taken, $report) = @_;
+	my ($claim, $around, $report) = @_;
 	my @all = map { $_->[0] } Stress::History::rows($claim);
 	my @resolving;    # calls that resolved something, with the ids
 	foreach my $use (@{ $claim->{uses} })
 	{
 		my $closed = _closed_before($use, \@resolving);
-		my @named = _named($use, \@all);
-		my @open = grep { !$closed->{$_} } @named;
-		my $whole = _is_whole($use);
+		my @named = Stress::Saying::named($use);
+		my $whole = Stress::Saying::is_whole($use);
+		my @meant = $whole ? @all : @named;
+		my @open = grep { !$closed->{$_} } @meant;
 		my $is_refused = $use->{error} || ($use->{verb} eq 'release' && !($use->{result} // 1));
 		if ($is_refused)
 		{
-			_check_refusal($claim, $use, $whole, \@named, \@open, $taken, $report);
+			my $has_closed = @named ? grep { $closed->{$_} } @named : !@open;
+			_check_refusal($claim, $use, $around, $report) unless $has_closed;
 		}
 		elsif ($use->{verb} eq 'extend')
 		{
@@ -96,31 +109,15 @@ sub _follow
 		}
 		elsif (defined $use->{result} || Stress::History::outcome($use) eq 'unknown')
 		{
-			my $resolved = $whole ? \@open : \@named;
+			my @resolved = $whole ? grep { ($closed->{$_} // 0) != 1 } @all : @named;
 			my $is_known = !grep { $_ > 1 } values %$closed;
-			_check_count($claim, $use, $resolved, \@open, $taken, $report) if $is_known;
-			_check_existence($claim, $use, $report);
-			push @resolving, { call => $use, ids => $resolved };
-			_note_use($claim, $use, $resolved, \@all);
+			_check_count($claim, $use, \@resolved, \@open, $around, $report) if $is_known;
+			_check_existence($claim, $use, $around, $closed, $report);
+			push @resolving, { call => $use, ids => \@resolved };
+			_note_use($claim, $use, \@resolved, \@all);
 		}
 	}
 	return;
-}
-
-# Whether a call speaks of the whole claim.
-sub _is_whole
-{
-	my ($use) = @_;
-	return $use->{verb} !~ /^(ack|release)$/ || $use->{fields}[2] eq 'all';
-}
-
-# The ids that a call speaks of.
-sub _named
-{
-	my ($use, $all) = @_;
-	return @$all if _is_whole($use);
-	my %seen;
-	return grep { !$seen{$_}++ } split / /, $use->{fields}[2];
 }
 
 # The ids that earlier calls resolved, as this call sees it: 1 for certain, 2
@@ -140,35 +137,52 @@ sub _closed_before
 		}
 		next if $outcome eq 'rolled back';
 		my $is_certain = $outcome eq 'committed' && !$call->{transaction}{prepare};
-		$closed{$_} //= $is_certain ? 1 : 2 for @{ $earlier->{ids} };
+		foreach my $id (@{ $earlier->{ids} })
+		{
+			$closed{$id} = 1 if $is_certain;
+			$closed{$id} //= 2;
+		}
 	}
 	return \%closed;
 }
 
-# A claim is refused to its holder only when it is no longer his.
+# A claim is refused to its holder only when it is no longer his: a seek has dropped
+# it, or its lease has ended and some claim of the group found that out. That one
+# need not have returned any of its messages.
 sub _check_refusal
 {
-	my ($claim, $use, $whole, $named, $open, $taken, $report) = @_;
+	my ($claim, $use, $around, $report) = @_;
+	my $received = $use->{received};
 	return if $use->{error} && $use->{error} ne 'SS004';
 	return if Stress::History::outcome($claim->{call}) ne 'committed';
-	return if $whole ? !@$open : @$open < @$named;
-	foreach my $id (@$named)
-	{
-		return if grep { $_->{call}{sent} < $use->{received} } @{ $taken->{$id} // [] };
-	}
+	return if $around->{seek} && $around->{seek}{call}{sent} < $received;
+	my $end = lease_end($claim);
+	return if $end < $received && any {
+		$_ != $claim->{call} && $_->{sent} < $received
+		  && ($_->{received} // FOREVER) > $end
+		  && Stress::History::outcome($_) ne 'rolled back'
+	} @{ $around->{claim_calls} };
 	$report->('refused to its holder',
 		"$use->{verb} of claim $claim->{id} of group $claim->{group} at $use->{sent}");
 	return;
 }
 
-# A claim that was rolled back is known to nobody afterwards.
+# A claim that was rolled back is known to nobody afterwards, and neither is one
+# that a seek has dropped.
 sub _check_existence
 {
-	my ($claim, $use, $report) = @_;
-	$report->('rolled-back claim accepted',
-		"$use->{verb} of claim $claim->{id} of group $claim->{group} at $use->{sent}")
+	my ($claim, $use, $around, $closed, $report) = @_;
+	my $where = "$use->{verb} of claim $claim->{id} of group $claim->{group} at $use->{sent}";
+	$report->('rolled-back claim accepted', $where)
 	  if Stress::History::outcome($claim->{call}) eq 'rolled back'
 	  && $use->{transaction} != $claim->{call}{transaction};
+
+	my $seek = $around->{seek} or return;
+	my $is_dropped = grep {
+		Stress::Checker::Moved::is_in_window($seek, $_->[0]) && !$closed->{ $_->[0] }
+	} Stress::History::rows($claim);
+	$report->('dropped claim accepted', "$where, after a seek at $seek->{clock}")
+	  if $is_dropped && ($seek->{call}{transaction}{commit_received} // FOREVER) < $use->{sent};
 	return;
 }
 
@@ -178,7 +192,7 @@ sub _check_extension
 {
 	my ($claim, $use, $report) = @_;
 	return unless defined $use->{result};
-	my ($seconds) = $use->{fields}[2] =~ /^(\d+)/;
+	my ($seconds) = $use->{fields}[2] =~ /^([\d.]+)/;
 	$report->('wrong lease',
 		"claim $claim->{id} of group $claim->{group}: extended at $use->{sent} to $use->{result}")
 	  if ($use->{result} < $use->{sent} + $seconds - TOLERANCE && $use->{result} > $use->{received})
@@ -186,17 +200,34 @@ sub _check_extension
 	return;
 }
 
-# A call says how many messages it resolved.
+# A call says how many messages it resolved, or how many are dead now. One that
+# finds none is refused.
 sub _check_count
 {
-	my ($claim, $use, $resolved, $open, $taken, $report) = @_;
+	my ($claim, $use, $resolved, $open, $around, $report) = @_;
 	return if $use->{verb} =~ /claim|pop/ || !defined $use->{result};
-	return if grep { @{ $taken->{$_} // [] } } @$resolved;
+	foreach my $others (@{ $around->{taken} }{@$resolved})
+	{
+		return if grep { $_->{call}{sent} < $use->{received} } @{ $others // [] };
+	}
+	my $expected = $use->{verb} =~ /^(nack|reject|delay)$/
+	  ? grep { _dies($claim, $use, $_, $around->{policy}) } @$resolved
+	  : @$open;
 	$report->('wrong count',
 		"$use->{verb} of claim $claim->{id} of group $claim->{group} at $use->{sent} returned "
-		  . "$use->{result} for " . @$open . ' open messages')
-	  if $use->{result} != @$open || @$open != @$resolved;
+		  . "$use->{result} instead of $expected for " . @$open . ' open messages')
+	  if $use->{result} != $expected || @$open != @$resolved || !@$open;
 	return;
+}
+
+# Whether the call makes a message of the claim a dead one.
+sub _dies
+{
+	my ($claim, $use, $id, $policy) = @_;
+	my (undef, $attempts, $delays) = @{ $claim->{counts}{$id} // [] };
+	return 1 if $use->{verb} eq 'reject';
+	return $policy->is_spent(($attempts // 0) + 1, 0) if $use->{verb} eq 'nack';
+	return $policy->is_spent(0, ($delays // 0) + 1);
 }
 
 # Keeps by message what the call resolved; in one place when that was all.
