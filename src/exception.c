@@ -327,6 +327,13 @@ find_writer(StateTable *table, int64 group_id, int64 *after_id, int64 to_id)
 	return writer;
 }
 
+/* Has an open transaction inserted or deleted exceptions of messages after an id, up to another? */
+bool
+exception_has_writers(StateTable *table, int64 group_id, int64 after_id, int64 to_id)
+{
+	return TransactionIdIsValid(find_writer(table, group_id, &after_id, to_id));
+}
+
 /*
  * Wait for the open transactions that have inserted or deleted exceptions of
  * messages after an id and up to another.

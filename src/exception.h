@@ -75,6 +75,7 @@ extern void exception_scan_end(ExceptionScan *scan);
 extern void exception_summarize(StateTable *table, int64 group_id, ExceptionStatus status,
 								int64 after_id, int64 max_count, Snapshot snapshot,
 								ExceptionSummary *summary);
+extern bool exception_has_writers(StateTable *table, int64 group_id, int64 after_id, int64 to_id);
 extern void exception_wait_for_writers(StateTable *table, int64 group_id, int64 after_id, int64 to_id);
 
 extern void exception_scan_ids_begin(ExceptionScan *scan, StateTable *table, int64 group_id,

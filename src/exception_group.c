@@ -222,6 +222,19 @@ exception_group_discard(const Stream *stream, int64 group_id, const DeadChoice *
 	return count;
 }
 
+/* Does an open transaction change exceptions after an id, up to another? */
+bool
+exception_group_is_busy(const Stream *stream, int64 group_id, int64 after_id, int64 to_id)
+{
+	StateTable	table;
+	bool		is_busy;
+
+	exception_open(stream, &table);
+	is_busy = exception_has_writers(&table, group_id, after_id, to_id);
+	state_table_close(&table);
+	return is_busy;
+}
+
 /* Wait for open transactions that change exceptions after an id, up to another. */
 void
 exception_group_wait(const Stream *stream, int64 group_id, int64 after_id, int64 to_id)

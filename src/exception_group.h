@@ -18,6 +18,7 @@ typedef struct DeadChoice
 
 extern int64 exception_group_redrive(const Stream *stream, int64 group_id, const DeadChoice *choice);
 extern int64 exception_group_discard(const Stream *stream, int64 group_id, const DeadChoice *choice);
+extern bool exception_group_is_busy(const Stream *stream, int64 group_id, int64 after_id, int64 to_id);
 extern void exception_group_wait(const Stream *stream, int64 group_id, int64 after_id, int64 to_id);
 extern void exception_group_delete(const Stream *stream, int64 group_id, int64 after_id, int64 to_id,
 								   bool delete_dead);

@@ -202,11 +202,19 @@ group_wants(const ConsumerGroup *group, int64 message_id, int32 schema_version, 
 		routing_matches(&group->routing, routing_key);
 }
 
+/* SQL cannot name the lock. */
+static void
+set_lock_tag(const ConsumerGroup *group, LOCKTAG *tag)
+{
+	SET_LOCKTAG_OBJECT(*tag, MyDatabaseId, stream_config_table_oid("consumer_group"),
+					   (uint32) group->group_id, (uint16) (group->group_id >> 32));
+}
+
 /*
  * Take the group's lock until the transaction ends.  It is held by the top
  * transaction, since a cursor's portal or a savepoint would give it up while
- * what was claimed lives on.  SQL cannot name the lock.  Takes in
- * invalidations, so that the caller can see whether the group has changed.
+ * what was claimed lives on.  Takes in invalidations, so that the caller can see
+ * whether the group has changed.
  */
 void
 group_lock(const ConsumerGroup *group)
@@ -214,10 +222,22 @@ group_lock(const ConsumerGroup *group)
 	LOCKTAG		tag;
 	ResourceOwner old = CurrentResourceOwner;
 
-	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, stream_config_table_oid("consumer_group"),
-					   (uint32) group->group_id, (uint16) (group->group_id >> 32));
+	set_lock_tag(group, &tag);
 	CurrentResourceOwner = TopTransactionResourceOwner;
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 	CurrentResourceOwner = old;
 	AcceptInvalidationMessages();
+}
+
+/* Give the group's lock back, under which nothing was written. */
+void
+group_unlock(const ConsumerGroup *group)
+{
+	LOCKTAG		tag;
+	ResourceOwner old = CurrentResourceOwner;
+
+	set_lock_tag(group, &tag);
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	(void) LockRelease(&tag, ExclusiveLock, false);
+	CurrentResourceOwner = old;
 }

@@ -57,5 +57,6 @@ extern bool group_wants_all(const ConsumerGroup *group);
 extern bool group_wants(const ConsumerGroup *group, int64 message_id, int32 schema_version,
 						const text *routing_key);
 extern void group_lock(const ConsumerGroup *group);
+extern void group_unlock(const ConsumerGroup *group);
 
 #endif							/* SQLSTREAMS_GROUP_H */

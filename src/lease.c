@@ -389,6 +389,21 @@ lease_wait_for_claim(LeaseTables *tables, int64 group_id, int64 claim_id)
 	UnregisterSnapshot(snapshot);
 }
 
+/* Keep others out of a claim; false when somebody is resolving messages of it. */
+bool
+lease_lock_claim_if_free(LeaseTables *tables, int64 group_id, int64 claim_id)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	List	   *segments = lease_load_claim(tables, group_id, claim_id, snapshot);
+	bool		is_free = true;
+
+	if (segments != NIL)
+		is_free = state_table_lock_if_free(&tables->leases, &((LeaseSegment *) linitial(segments))->tid,
+										   snapshot, LockTupleExclusive);
+	UnregisterSnapshot(snapshot);
+	return is_free;
+}
+
 /* Move the point before which no live lease ends so that it is not later. */
 void
 lease_hint_not_after(GroupCursor *cursor, TimestampTz when)

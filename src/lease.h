@@ -47,6 +47,7 @@ extern TM_Result lease_delete(LeaseTables *tables, LeaseSegment *segment, bool w
 extern List *lease_load_claim(LeaseTables *tables, int64 group_id, int64 claim_id, Snapshot snapshot);
 extern List *lease_remove_claim(LeaseTables *tables, int64 group_id, int64 claim_id);
 extern void lease_wait_for_claim(LeaseTables *tables, int64 group_id, int64 claim_id);
+extern bool lease_lock_claim_if_free(LeaseTables *tables, int64 group_id, int64 claim_id);
 extern List *lease_load_group(LeaseTables *tables, int64 group_id, Snapshot snapshot);
 extern int64 *lease_load_resolved(LeaseTables *tables, int64 claim_id, Snapshot snapshot, int64 *count);
 extern void lease_delete_resolved(LeaseTables *tables, int64 claim_id);

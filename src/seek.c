@@ -32,6 +32,9 @@
 
 PG_FUNCTION_INFO_V1(sqlstreams_seek);
 
+/* How often to try to find nobody at what is between the places. */
+#define MAX_LOCK_ATTEMPTS 100
+
 /* A seek as it is being done. */
 typedef struct Seek
 {
@@ -200,30 +203,69 @@ find_start(Seek *seek, const GroupStartArguments *arguments)
 		seek->start.start_id = oldest_id(&seek->stream);
 }
 
+/* Wait for those who change what is between the places, while claims go on. */
+static void
+wait_for_others(Seek *seek, LeaseTables *tables)
+{
+	ListCell   *cell;
+
+	exception_group_wait(&seek->stream, seek->group.group_id, window_low(seek), window_high(seek));
+	foreach(cell, find_claims(seek, tables))
+		lease_wait_for_claim(tables, seek->group.group_id, *(int64 *) lfirst(cell));
+}
+
+/* Is nobody changing what is between the places?  Keeps others out of the claims. */
+static bool
+is_free(Seek *seek, LeaseTables *tables, List *claims)
+{
+	ListCell   *cell;
+
+	foreach(cell, claims)
+	{
+		if (!lease_lock_claim_if_free(tables, seek->group.group_id, *(int64 *) lfirst(cell)))
+			return false;
+	}
+	return !exception_group_is_busy(&seek->stream, seek->group.group_id, window_low(seek), window_high(seek));
+}
+
 /*
- * Move the group.  Where the head is has to be found again when no claim can
- * move the cursor any more: the group must not get twice what it claimed
- * meanwhile.
+ * Lock the group, and return the claims between the places.  Where the head is
+ * has to be found again when no claim can move the cursor any more: the group
+ * must not get twice what it claimed meanwhile.  Somebody who has come since
+ * others were waited for may want the group's lock, too, to release messages:
+ * then it is given back.
  */
+static List *
+lock_group(Seek *seek, const GroupStartArguments *arguments, LeaseTables *tables, GroupCursor *cursor)
+{
+	for (int attempt = 1;; attempt++)
+	{
+		List	   *claims;
+
+		wait_for_others(seek, tables);
+		group_lock(&seek->group);
+		find_start(seek, arguments);
+		read_cursor(seek, cursor);
+		claims = find_claims(seek, tables);
+		if (attempt == MAX_LOCK_ATTEMPTS || is_free(seek, tables, claims))
+			return claims;
+		group_unlock(&seek->group);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* Move the group. */
 static void
 move(Seek *seek, const GroupStartArguments *arguments)
 {
 	GroupCursor cursor;
 	LeaseTables tables;
-	List	   *dropped;
+	List	   *claims;
 
-	/* those who change what is between the places end first, while claims go on */
 	read_cursor(seek, &cursor);
-	exception_group_wait(&seek->stream, seek->group.group_id, window_low(seek), window_high(seek));
 	lease_open(&seek->stream, &tables);
-	dropped = find_claims(seek, &tables);
-	for (int i = 0; i < list_length(dropped); i++)
-		lease_wait_for_claim(&tables, seek->group.group_id, *(int64 *) list_nth(dropped, i));
-
-	group_lock(&seek->group);
-	find_start(seek, arguments);
-	read_cursor(seek, &cursor);
-	drop_claims(seek, &tables, find_claims(seek, &tables), &cursor);
+	claims = lock_group(seek, arguments, &tables, &cursor);
+	drop_claims(seek, &tables, claims, &cursor);
 	lease_close(&tables);
 	exception_group_delete(&seek->stream, seek->group.group_id, window_low(seek), window_high(seek),
 						   seek->after < seek->before);

@@ -333,6 +333,13 @@ state_table_lock(StateTable *table, ItemPointer tid, Snapshot snapshot, LockTupl
 	return lock_row(table, tid, snapshot, mode, LockWaitBlock);
 }
 
+/* Lock the row at a place until the transaction ends; false when others have it. */
+bool
+state_table_lock_if_free(StateTable *table, ItemPointer tid, Snapshot snapshot, LockTupleMode mode)
+{
+	return lock_row(table, tid, snapshot, mode, LockWaitSkip) != TM_WouldBlock;
+}
+
 /* Begin to read rows in the order of an index.  Keys name table columns. */
 void
 state_scan_begin(StateScan *scan, StateTable *table, Oid index, Snapshot snapshot,

@@ -42,6 +42,8 @@ extern bool state_table_insert_unless_exists(StateTable *table, Datum *values, b
 extern TM_Result state_table_delete(StateTable *table, ItemPointer tid, bool wait);
 extern TM_Result state_table_lock(StateTable *table, ItemPointer tid, Snapshot snapshot,
 								  LockTupleMode mode);
+extern bool state_table_lock_if_free(StateTable *table, ItemPointer tid, Snapshot snapshot,
+									 LockTupleMode mode);
 extern void state_scan_begin(StateScan *scan, StateTable *table, Oid index,
 							 Snapshot snapshot, int key_count, ScanKey keys);
 extern HeapTuple state_scan_next(StateScan *scan, ScanDirection direction);
