@@ -150,6 +150,8 @@ claim_return_due(Claim *claim, int64 max_messages, bool take_suspect)
 	DueReturn	due = {.claim = claim, .messages_left = max_messages};
 	int64		scan_left;
 
+	if (!claim_has_room(claim) || max_messages == 0)
+		return;
 	id_set_init(&due.members);
 	due.snapshot = RegisterSnapshot(GetLatestSnapshot());
 

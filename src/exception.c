@@ -18,8 +18,8 @@
  * resolve never take the group's lock:
  *
  *		- a row is in the table at most half a second after its due time, or it
- *		  is inserted again with a later one; the point stays a second behind the
- *		  clock;
+ *		  is inserted again with one that leaves twice the time that this took; the
+ *		  point stays a second behind the clock;
  *		- claims see rows of open transactions and write their transactions into
  *		  the cursor.  When one has ended the point goes back to the first of its
  *		  rows;
@@ -175,11 +175,17 @@ exception_insert_ready(StateTable *table, int64 group_id, Exception *exception,
 	exception->claim_id = 0;
 	for (;;)
 	{
+		TimestampTz inserted_at;
+
 		exception->updated_at = GetCurrentTimestamp();
 		exception->due_at = Max(duration_add(exception->updated_at, delay_us), not_before);
 		exception_insert(table, group_id, exception);
-		if (GetCurrentTimestamp() - exception->due_at <= DUE_MAX_LATENESS_US)
+		inserted_at = GetCurrentTimestamp();
+		if (inserted_at - exception->due_at <= DUE_MAX_LATENESS_US)
 			return;
+
+		/* a row that takes long to write is due after that */
+		delay_us = Max(delay_us, 2 * (inserted_at - exception->updated_at));
 
 		/* what this command inserted only a later one can delete */
 		CommandCounterIncrement();

@@ -188,8 +188,15 @@ state_table_index_on(StateTable *table, const AttrNumber *columns, int column_co
 void
 state_table_read_row(StateTable *table, HeapTuple tuple, Datum *values, bool *isnull)
 {
-	for (int i = 0; i < table->column_count; i++)
-		values[i] = heap_getattr(tuple, i + 1, RelationGetDescr(table->rel), &isnull[i]);
+	TupleDesc	desc = RelationGetDescr(table->rel);
+	Datum	   *all_values = palloc(sizeof(Datum) * desc->natts);
+	bool	   *all_isnull = palloc(sizeof(bool) * desc->natts);
+
+	heap_deform_tuple(tuple, desc, all_values, all_isnull);
+	memcpy(values, all_values, sizeof(Datum) * table->column_count);
+	memcpy(isnull, all_isnull, sizeof(bool) * table->column_count);
+	pfree(all_values);
+	pfree(all_isnull);
 }
 
 /* Put the columns of a row into a slot, nulls for columns that were dropped. */
