@@ -125,6 +125,11 @@ TXT
 	is(kinds(%two, c => $open . $charged, o => sought('o:1', 22, 2, 2, 1)),
 		'delivered too early', '... without counting it as lost');
 	is(kinds(%two, c => $open . $first, o => sought('o:1', 22, 2, 2, 1)), 'lost', '... and brings back its part');
+	my $extended = said('c:3', 22.01, 'extend  g  701  5 seconds', 25.05) . $refused;
+	is(kinds(%two, c => $open . $extended . $both, o => sought('o:1', 22, 1, 2, 0)),
+		'', 'keeps its end while it is being dropped');
+	is(kinds(%two, c => $open . $extended . acked('c:9', 24, 701, 'all', 2)),
+		'refused to its holder, wrong lease', '... and not otherwise');
 	my $prepared = <<'TXT' . committed('c:3', 24, 24.1, '');
 		21  send  nack  c:3  g  701  all  -  refused
 		21.1  reply  nack  c:3  0

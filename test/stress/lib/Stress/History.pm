@@ -9,8 +9,8 @@ package Stress::History;
 #                 may have ended: when the end was sent, or an error was on its
 #                 way before; without an answer to the end, when the last call
 #                 that was answered was sent, as an answer may be read long
-#                 after the server wrote it; commit_received: when it certainly
-#                 had ended
+#                 after the server wrote it; ended_by: when it certainly had
+#                 ended; commit_received: the same, of a commit
 #   messages      token => { token, key, due, call, id }; due: its deliver_at, if
 #                 any; no id: the reply was lost, 0: a duplicate
 #   claims        [ { index, group, id, call, expires, clock, rows, uses } ];
@@ -171,6 +171,7 @@ sub _end_event
 		$transaction->{outcome} = 'committed' if $verb eq 'commit';
 		$transaction->{commit_received} = $time if $verb eq 'commit';
 		$transaction->{ended} = $transaction->{end_sent};
+		$transaction->{ended_by} = $time;
 	}
 	if ($kind eq 'error')
 	{

@@ -5,6 +5,7 @@ package Stress::Operator;
 
 use strict;
 use warnings;
+use List::Util qw(first shuffle);
 use Stress::Checker::State;
 use Stress::Client;
 use Stress::Consumer::Failing;
@@ -35,23 +36,21 @@ sub work
 	} @{ $run->{groups} };
 	while ((my $left = $run->{stop_at} - Time::HiRes::time()) > 0)
 	{
-		my $deed = pick(%DEEDS);
-		my ($verb, $what) = split /_/, $deed;
-		my @choice = $verb eq 'seek' ? @groups[ SEEKS_FROM_GROUP - 1 .. $#groups ] : @groups;
-		my $group = $choice[ rand @choice ];
-		if ($verb ne 'seek') { _repair($client, $group, $verb, $what) }
-		elsif ($group && $left > QUIET) { _move($client, $group, $what) }
+		my ($verb, $what) = split /_/, pick(%DEEDS);
+		if ($verb ne 'seek') { _repair($client, $verb, $what, shuffle @groups) }
+		elsif ($left > QUIET) { _move($client, $what, @groups[ SEEKS_FROM_GROUP - 1 .. $#groups ]) }
 		Time::HiRes::sleep(rand 0.3);
 	}
 	return;
 }
 
-# Redrives or discards some dead messages, those with an error, or all.
+# Redrives or discards some dead messages, those with an error, or all, of the
+# first group that has any.
 sub _repair
 {
-	my ($client, $group, $verb, $what) = @_;
+	my ($client, $verb, $what, @groups) = @_;
+	my $group = first { @{ $_->dead(0, 1) } } @groups or return;
 	my $ids = $what eq 'some' ? _some_dead($group) : undef;
-	return if $ids && !@$ids;
 	my @words = (@Stress::Consumer::Failing::ERRORS, Stress::Checker::State::LEASE_ENDED);
 	my $word = $what eq 'error' || $what eq 'some' && chance(0.2) ? $words[ rand @words ] : undef;
 	$client->alone_or_in_block(sub { $group->repair($verb, $ids, $word) },
@@ -68,10 +67,11 @@ sub _some_dead
 	return [ grep { chance(0.5) } @$page ];
 }
 
-# Moves a group. It need not be where it was when we looked.
+# Moves one of the groups. It need not be where it was when we looked.
 sub _move
 {
-	my ($client, $group, $what) = @_;
+	my ($client, $what, @groups) = @_;
+	my $group = $groups[ rand @groups ] or return;
 	my $claimed = $group->claimed;
 	my $id = $what eq 'back' ? $claimed - between(0, MAX_BACK) : $claimed + between(2, MAX_FORWARD);
 	$id = 1 if $id < 1;

@@ -28,6 +28,7 @@ sub check
 			taken => _taken_over($claim, $deliveries->{$group}),
 			seek => Stress::Checker::Moved::first_to_drop($seeks->{$group}, $claim),
 			claim_calls => $history->{claim_calls}{$group},
+			seek_calls => [ map { $_->{call} } @{ $history->{seeks}{$group} // [] } ],
 		}, $report);
 	}
 	return;
@@ -105,7 +106,7 @@ sub _follow
 		}
 		elsif ($use->{verb} eq 'extend')
 		{
-			_check_extension($claim, $use, $report);
+			_check_extension($claim, $use, $around, $report);
 		}
 		elsif (defined $use->{result} || Stress::History::outcome($use) eq 'unknown')
 		{
@@ -187,15 +188,21 @@ sub _check_existence
 }
 
 # The new end is as far away as was asked for, and never before the old one. A
-# lease that had ended may be left as it is: somebody is taking the claim over.
+# lease that had ended may be left as it is: somebody is taking the claim over. So
+# may one that a seek is about to drop.
 sub _check_extension
 {
-	my ($claim, $use, $report) = @_;
+	my ($claim, $use, $around, $report) = @_;
 	return unless defined $use->{result};
 	my ($seconds) = $use->{fields}[2] =~ /^([\d.]+)/;
+	my $is_sought = any {
+		$_->{sent} < $use->{received}
+		  && ($_->{transaction}{ended_by} // FOREVER) > $use->{sent}
+	} @{ $around->{seek_calls} };
+	my $may_stay = $is_sought || $use->{result} <= $use->{received};
 	$report->('wrong lease',
 		"claim $claim->{id} of group $claim->{group}: extended at $use->{sent} to $use->{result}")
-	  if ($use->{result} < $use->{sent} + $seconds - TOLERANCE && $use->{result} > $use->{received})
+	  if ($use->{result} < $use->{sent} + $seconds - TOLERANCE && !$may_stay)
 	  || $use->{result} < $claim->{expires} - TOLERANCE;
 	return;
 }

@@ -91,7 +91,7 @@ sub _fail_whole
 {
 	my ($self) = @_;
 	my $claim = $self->_committed_claim(max => between(1, 8)) or return;
-	my $say = $self->_saying($claim, undef, pick(nack => 4, delay => 3, reject => 1));
+	my $say = $self->_saying($claim, undef, pick(nack => 4, delay => 3, reject => 4));
 	$self->_in_transaction($say, 'rollback') if chance(0.2);
 	$self->{client}->alone_or_in_block($say);
 	return;
