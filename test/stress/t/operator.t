@@ -120,6 +120,12 @@ TXT
 		'... which nobody else does');
 	is(kinds(%two, c => $open . acked('c:3', 24, 701, 'all', 2), o => sought('o:1', 22, 1, 2, 0)),
 		'dropped claim accepted, lost', '... whose ack comes too late');
+	is(kinds(%two, c => $open . <<'TXT' . $both, o => sought('o:1', 22, 1, 2, 0)),
+		22.6  send  commit  c:3
+		22.6  send  ack  c:3  g  701  all
+		22.7  lost  ack  c:3  -  gone
+TXT
+		'', '... whose ack may have been refused');
 	is(kinds(%two, c => $open . $both, o => sought('o:1', 22, 2, 2, 1)), '', 'drops the rest of the claim');
 	(my $charged = $both) =~ s/1=p\.1=0/1=p.1=1/;
 	is(kinds(%two, c => $open . $charged, o => sought('o:1', 22, 2, 2, 1)),

@@ -113,7 +113,7 @@ sub _follow
 			my @resolved = $whole ? grep { ($closed->{$_} // 0) != 1 } @all : @named;
 			my $is_known = !grep { $_ > 1 } values %$closed;
 			_check_count($claim, $use, \@resolved, \@open, $around, $report) if $is_known;
-			_check_existence($claim, $use, $around, $closed, $report);
+			_check_existence($claim, $use, $around, $closed, $report) if defined $use->{result};
 			push @resolving, { call => $use, ids => \@resolved };
 			_note_use($claim, $use, \@resolved, \@all);
 		}
