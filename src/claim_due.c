@@ -22,10 +22,10 @@
 #define DUE_STEP 1000
 
 static int
-compare_due(const void *a, const void *b)
+compare_ids(const void *a, const void *b)
 {
-	int64		x = ((const DueException *) a)->message_id;
-	int64		y = ((const DueException *) b)->message_id;
+	int64		x = *(const int64 *) a;
+	int64		y = *(const int64 *) b;
 
 	return (x > y) - (x < y);
 }
@@ -37,7 +37,8 @@ typedef struct DueReturn
 	Snapshot	snapshot;
 	LogScan    *scan;			/* NULL until the first message is read */
 	int64		messages_left;	/* how many may be returned */
-	IdSet		members;		/* what was returned */
+	int64	   *returned;		/* what was returned, the first due first */
+	int64		returned_count;
 	int32		takeovers;		/* the most of them */
 	bool		has_suspect;
 } DueReturn;
@@ -86,7 +87,7 @@ deliver(DueReturn *due, Exception *exception)
 	claim_return_message(due->claim, due->scan, &counts);
 	exception->claim_id = due->claim->claim_id;
 	put_back(due, exception, EXCEPTION_INFLIGHT, exception->due_at);
-	id_set_append(&due->members, exception->message_id);
+	due->returned[due->returned_count++] = exception->message_id;
 	due->messages_left--;
 	due->takeovers = Max(due->takeovers, exception->takeovers);
 	due->has_suspect |= exception->is_suspect;
@@ -97,7 +98,7 @@ static void
 return_exception(DueReturn *due, const DueException *found)
 {
 	Claim	   *claim = due->claim;
-	Exception	exception;
+	Exception	exception = {0};
 
 	if (!claim_has_room(claim) || due->messages_left == 0 ||
 		!exception_find(&claim->exceptions, claim->group.group_id, found->message_id, due->snapshot, &exception) ||
@@ -114,6 +115,10 @@ return_exception(DueReturn *due, const DueException *found)
 	}
 	else
 		deliver(due, &exception);
+
+	/* it may be large, and the claim of many */
+	if (exception.last_error != NULL)
+		pfree(exception.last_error);
 }
 
 /* Find exceptions that are due, and return what the claim takes of them. */
@@ -131,13 +136,25 @@ return_found(DueReturn *due, bool take_suspect)
 								  &claim->cursor_changed, claim->now, wanted, take_suspect, &count);
 	if (count > 0)
 		claim->cursor_changed = true;
-	qsort(found, count, sizeof(DueException), compare_due);
 	for (int64 i = 0; i < count; i++)
 	{
 		return_exception(due, &found[i]);
 		CHECK_FOR_INTERRUPTS();
 	}
 	pfree(found);
+}
+
+/* Lease what was returned. */
+static void
+lease_returned(DueReturn *due)
+{
+	IdSet		members;
+
+	id_set_init(&members);
+	qsort(due->returned, due->returned_count, sizeof(int64), compare_ids);
+	for (int64 i = 0; i < due->returned_count; i++)
+		id_set_append(&members, due->returned[i]);
+	claim_lease_messages(due->claim, &members, due->takeovers, true);
 }
 
 /*
@@ -152,7 +169,7 @@ claim_return_due(Claim *claim, int64 max_messages, bool take_suspect)
 
 	if (!claim_has_room(claim) || max_messages == 0)
 		return;
-	id_set_init(&due.members);
+	due.returned = palloc_extended(sizeof(int64) * max_messages, MCXT_ALLOC_HUGE);
 	due.snapshot = RegisterSnapshot(GetLatestSnapshot());
 
 	/* look again where some were stepped over */
@@ -161,13 +178,13 @@ claim_return_due(Claim *claim, int64 max_messages, bool take_suspect)
 		scan_left = claim->scan_left;
 		if (!claim_has_room(claim) || due.messages_left == 0 || due.has_suspect)
 			break;
-		return_found(&due, take_suspect && due.members.run_count == 0);
+		return_found(&due, take_suspect && due.returned_count == 0);
 	} while (claim->scan_left < scan_left && claim->scan_left > 0);
 
 	if (due.scan != NULL)
 		message_log_scan_end(due.scan);
 	UnregisterSnapshot(due.snapshot);
-	claim_lease_messages(claim, &due.members, due.takeovers, true);
+	lease_returned(&due);
 	if (due.has_suspect)
 		claim->messages_left = 0;
 }

@@ -5,8 +5,9 @@
  * A message of the log that was acked leaves no trace.  Any other way in which
  * a delivery can end makes the message an exception, a row of its own: ready
  * to be delivered again when it is due, in flight while a claim holds it, or
- * dead.  Rows are replaced, never updated, so that the index on the due time
- * has each once.
+ * dead.  Rows are replaced by one with a higher version, never updated, and read
+ * from the end of the index: the dead versions of a message that fails again and
+ * again are not in the way.
  *
  * Whose row it is: one in flight is its claim's (lease.c).  Ready rows are
  * inserted by whoever resolves, and deleted only under the group's lock; dead
@@ -28,12 +29,14 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "access/htup_details.h"
 #include "access/subtrans.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -54,11 +57,12 @@
 #define Anum_exception_claim_id		9
 #define Anum_exception_last_error	10
 #define Anum_exception_updated_at	11
-#define EXCEPTION_COLUMNS			11
+#define Anum_exception_version		12
+#define EXCEPTION_COLUMNS			12
 
 static const Oid exception_column_types[EXCEPTION_COLUMNS] = {
 	INT8OID, INT8OID, CHAROID, TIMESTAMPTZOID, INT4OID, INT4OID, INT4OID,
-	BOOLOID, INT8OID, TEXTOID, TIMESTAMPTZOID
+	BOOLOID, INT8OID, TEXTOID, TIMESTAMPTZOID, INT8OID
 };
 
 /* How far the point of the scan stays behind the clock. */
@@ -96,6 +100,18 @@ find_due_index(StateTable *table)
 	return state_table_index_on(table, columns, lengthof(columns));
 }
 
+/* Copy an error, compressed if it is stored so: most who read a row only move it. */
+static text *
+copy_error(Datum value)
+{
+	struct varlena *stored = (struct varlena *) DatumGetPointer(value);
+	struct varlena *fetched = detoast_external_attr(stored);
+
+	if (fetched == stored)
+		fetched = (struct varlena *) DatumGetPointer(datumCopy(value, false, -1));
+	return (text *) fetched;
+}
+
 /* Fill an exception from its row; allocates in the current memory context. */
 static void
 fill_from_row(Exception *exception, StateTable *table, HeapTuple tuple)
@@ -116,8 +132,9 @@ fill_from_row(Exception *exception, StateTable *table, HeapTuple tuple)
 	if (!isnull[Anum_exception_claim_id - 1])
 		exception->claim_id = DatumGetInt64(values[Anum_exception_claim_id - 1]);
 	if (!isnull[Anum_exception_last_error - 1])
-		exception->last_error = DatumGetTextPCopy(values[Anum_exception_last_error - 1]);
+		exception->last_error = copy_error(values[Anum_exception_last_error - 1]);
 	exception->updated_at = DatumGetTimestampTz(values[Anum_exception_updated_at - 1]);
+	exception->version = DatumGetInt64(values[Anum_exception_version - 1]);
 }
 
 /* Find the row of a message; false when the snapshot shows none. */
@@ -132,7 +149,7 @@ exception_find(StateTable *table, int64 group_id, int64 message_id, Snapshot sna
 	ScanKeyInit(&keys[0], Anum_exception_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
 	ScanKeyInit(&keys[1], Anum_exception_message_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(message_id));
 	state_scan_begin(&scan, table, state_table_primary_key(table), snapshot, 2, keys);
-	tuple = state_scan_next(&scan, ForwardScanDirection);
+	tuple = state_scan_next(&scan, BackwardScanDirection);
 	found = HeapTupleIsValid(tuple);
 	if (found)
 		fill_from_row(exception, table, tuple);
@@ -160,6 +177,7 @@ exception_insert(StateTable *table, int64 group_id, Exception *exception)
 	values[Anum_exception_last_error - 1] = PointerGetDatum(exception->last_error);
 	isnull[Anum_exception_last_error - 1] = exception->last_error == NULL;
 	values[Anum_exception_updated_at - 1] = TimestampTzGetDatum(exception->updated_at);
+	values[Anum_exception_version - 1] = Int64GetDatum(++exception->version);
 	exception->tid = state_table_insert(table, values, isnull);
 }
 

@@ -30,8 +30,9 @@ typedef struct Exception
 	int32		takeovers;		/* leases that were lost */
 	bool		is_suspect;		/* to be delivered alone */
 	int64		claim_id;		/* of an open claim; 0: none */
-	text	   *last_error;		/* NULL: none */
+	text	   *last_error;		/* may be compressed; NULL: none */
 	TimestampTz updated_at;
+	int64		version;		/* of the row; 0: there was none */
 } Exception;
 
 /* An exception that was found to be due. */

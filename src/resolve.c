@@ -4,6 +4,9 @@
  */
 #include "postgres.h"
 
+#include "access/heaptoast.h"
+#include "access/toast_compression.h"
+#include "access/toast_internals.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -143,6 +146,24 @@ resolve_held(FunctionCallInfo fcinfo, ResolveCall *call, int ids_number,
 	return count;
 }
 
+/*
+ * An error text, or NULL.  A long one is compressed here, and not again for each
+ * message and table that it is stored with.
+ */
+static text *
+read_error(FunctionCallInfo fcinfo, int number)
+{
+	text	   *error;
+	Datum		compressed = (Datum) 0;
+
+	if (PG_ARGISNULL(number))
+		return NULL;
+	error = PG_GETARG_TEXT_P(number);
+	if (VARSIZE(error) > TOAST_TUPLE_TARGET)
+		compressed = toast_compress_datum(PointerGetDatum(error), default_toast_compression);
+	return compressed != (Datum) 0 ? (text *) DatumGetPointer(compressed) : error;
+}
+
 /* ack(stream, consumer_group, claim_id, message_ids): the work is done. */
 Datum
 sqlstreams_ack(PG_FUNCTION_ARGS)
@@ -169,7 +190,7 @@ sqlstreams_nack(PG_FUNCTION_ARGS)
 
 	PreventCommandIfReadOnly("sqlstreams.nack()");
 	read_claim(fcinfo, &call);
-	resolution.error = PG_ARGISNULL(4) ? NULL : PG_GETARG_TEXT_PP(4);
+	resolution.error = read_error(fcinfo, 4);
 	resolution.delay_us = PG_ARGISNULL(5) ? OUTCOME_BACKOFF :
 		duration_check_wait("retry_in", PG_GETARG_INTERVAL_P(5));
 	(void) resolve_held(fcinfo, &call, 3, &resolution, &dead_count);
@@ -186,7 +207,7 @@ sqlstreams_reject(PG_FUNCTION_ARGS)
 
 	PreventCommandIfReadOnly("sqlstreams.reject()");
 	read_claim(fcinfo, &call);
-	resolution.error = PG_ARGISNULL(4) ? NULL : PG_GETARG_TEXT_PP(4);
+	resolution.error = read_error(fcinfo, 4);
 	(void) resolve_held(fcinfo, &call, 3, &resolution, &dead_count);
 	PG_RETURN_INT64(dead_count);
 }
@@ -206,7 +227,7 @@ sqlstreams_delay(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(4))
 		argument_raise_null("delay");
 	resolution.delay_us = duration_check_wait("delay", PG_GETARG_INTERVAL_P(4));
-	resolution.error = PG_ARGISNULL(5) ? NULL : PG_GETARG_TEXT_PP(5);
+	resolution.error = read_error(fcinfo, 5);
 	(void) resolve_held(fcinfo, &call, 3, &resolution, &dead_count);
 	PG_RETURN_INT64(dead_count);
 }

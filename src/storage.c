@@ -165,7 +165,8 @@ create_failure_tables(int64 stream_id, Oid owner)
 				 " claim_id bigint,"
 				 " last_error text,"
 				 " updated_at timestamptz NOT NULL,"
-				 " PRIMARY KEY (group_id, message_id)) WITH (" STATE_TABLE_SETTINGS ")", owner);
+				 " version bigint,"
+				 " PRIMARY KEY (group_id, message_id, version)) WITH (" STATE_TABLE_SETTINGS ")", owner);
 	storage_execute(psprintf("CREATE INDEX exception_queue_" INT64_FORMAT "_due_at_idx ON sqlstreams.exception_queue_" INT64_FORMAT
 							 " (group_id, status, due_at, message_id)", stream_id, stream_id));
 	create_table("delivery_log", stream_id,
