@@ -61,7 +61,8 @@ sub _follow
 {
 	my ($self, $id, $message) = @_;
 	my $claims = $self->{deliveries}{$id} // [];
-	my @seeks = grep { Stress::Checker::Moved::concerns($_, $id, $claims) } @{ $self->{seeks} };
+	my @seeks =
+	  grep { Stress::Checker::Moved::concerns($_, $id, $message, $claims) } @{ $self->{seeks} };
 	return if !@seeks && $self->_is_plain($id, $message, $claims);
 
 	my @states = Stress::Checker::State::fresh($message->{due}, 0);

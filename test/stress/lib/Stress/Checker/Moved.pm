@@ -64,15 +64,18 @@ sub may_bring_back
 	return $id > $seek->{low} && $id <= $seek->{reach};
 }
 
-# Whether the seek may change what becomes of this message, which came in these
-# claims.
+# Whether the seek may change what becomes of this message (of Stress::History),
+# which came in these claims. To what is produced later a seek does nothing but
+# skip it.
 sub concerns
 {
-	my ($seek, $id, $claims) = @_;
+	my ($seek, $id, $message, $claims) = @_;
+	return 1 if is_in_window($seek, $id);
+	return 0 if $message->{call}{sent} > $seek->{call}{received};
 	return may_bring_back($seek, $id) || any { may_drop($seek, $_) } @$claims;
 }
 
-# What a state of this message (of Stress::History) can become by the seek.
+# What a state of this message can become by the seek.
 # is_dropped: whether the claim that holds it certainly was dropped.
 sub moved
 {
