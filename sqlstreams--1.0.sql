@@ -120,7 +120,7 @@ CREATE FUNCTION sqlstreams.create_stream(
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_create_stream';
 COMMENT ON FUNCTION sqlstreams.create_stream(text, bigint, interval, interval, boolean, interval, interval, text, jsonb, boolean) IS
-'creates a stream that the current role owns and returns its id. partition_size: message ids per partition (>= 2, fixed for life). idempotency_key_ttl: how long an idempotency key protects. delivery_log: off, failures or all. message_defaults: what a message that does not say asks for. if_not_exists: an existing stream is left as it is. Errors: SS003 it exists, 22023 a bad value, 0A000 a retention, partition_interval, allow_drop_past_committed, empty_compaction_head_ttl or a default concurrency, which have no effect yet, 42501 no right to create streams';
+'creates a stream that the current role owns and returns its id. partition_size: message ids per partition (>= 2, fixed for life). idempotency_key_ttl: how long an idempotency key protects. delivery_log: off, failures or all. message_defaults: what a message that does not say asks for. if_not_exists: an existing stream is left as it is. Errors: SS003 it exists, 22023 a bad value, 0A000 a retention, partition_interval, allow_drop_past_committed, empty_compaction_head_ttl, which have no effect yet, 42501 no right to create streams';
 REVOKE ALL ON FUNCTION sqlstreams.create_stream(text, bigint, interval, interval, boolean, interval, interval, text, jsonb, boolean) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION sqlstreams.create_stream(text, bigint, interval, interval, boolean, interval, interval, text, jsonb, boolean) TO @extowner@ WITH GRANT OPTION;
 
@@ -181,7 +181,7 @@ CREATE FUNCTION sqlstreams.create_group(
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_create_group';
 COMMENT ON FUNCTION sqlstreams.create_group(text, text, text, bigint, timestamptz, text[], bigint, text, text, interval, bigint, bigint, interval, interval, bigint, interval, jsonb, jsonb, bigint, boolean) IS
-'creates a consumer group on a stream and returns its id. start_id: the first message id to read; without a start it reads from the beginning. timeout: how long one message may run, the basis of the lease. message_min, message_max: bounds on what a message may ask. Errors: SS001 no such stream, SS003 it exists, 22023 a bad value or bounds that cross, 0A000 a concurrency other than parallel, which has no effect yet, 42501 not the owner';
+'creates a consumer group on a stream and returns its id. start_id: the first message id to read; without a start it reads from the beginning. timeout: how long one message may run, the basis of the lease. message_min, message_max: bounds on what a message may ask. concurrency: for messages with a key that ask for none: parallel, exclusive (one of a key at a time) or ordered (one after the other); concurrency_override replaces what they ask. Errors: SS001 no such stream, SS003 it exists, 22023 a bad value or bounds that cross, 42501 not the owner';
 
 CREATE FUNCTION sqlstreams.alter_group(
     stream               text,
@@ -204,7 +204,7 @@ CREATE FUNCTION sqlstreams.alter_group(
 ) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_alter_group';
 COMMENT ON FUNCTION sqlstreams.alter_group(text, text, text[], bigint, text, text, interval, bigint, bigint, interval, interval, bigint, interval, jsonb, jsonb, bigint, text[]) IS
-'changes settings of a consumer group; NULL leaves one as it is, reset names those to put back to their default. Errors: SS001, SS002 no such stream or group, 22023 a bad value or bounds that cross, 0A000 a concurrency other than parallel, which has no effect yet, 42501 not the owner';
+'changes settings of a consumer group; NULL leaves one as it is, reset names those to put back to their default. Errors: SS001, SS002 no such stream or group, 22023 a bad value or bounds that cross, 42501 not the owner';
 
 CREATE FUNCTION sqlstreams.drop_group(stream text, consumer_group text, if_exists boolean DEFAULT false) RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_drop_group';
@@ -245,7 +245,7 @@ CREATE FUNCTION sqlstreams.produce(
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_produce';
 COMMENT ON FUNCTION sqlstreams.produce(text, jsonb, text, text, boolean, bigint, text, text, bigint, timestamptz, jsonb, jsonb) IS
-'appends a message to a stream as part of the current transaction and returns its id, or 0 when its idempotency key was used within the TTL. Keys: up to 1024 bytes. Errors: SS001 no such stream, SS005, SS006 no partition for the id, 22004 NULL payload, 22023 a bad value, 54000 a key that is too long, 0A000 a setting that has no effect yet, 42501 no right to produce';
+'appends a message to a stream as part of the current transaction and returns its id, or 0 when its idempotency key was used within the TTL. compaction: only the newest version of the message key, by schema_version, compaction_rank and id, is delivered. concurrency: parallel, exclusive or ordered with others of its key. deliver_at: not before that time. Keys: up to 1024 bytes. Errors: SS001 no such stream, SS005, SS006 no partition for the id, 22004 NULL payload, 22023 a bad value, 54000 a key that is too long, 42501 no right to produce';
 
 CREATE FUNCTION sqlstreams.produce_batch(
     stream           text,
@@ -316,7 +316,7 @@ CREATE FUNCTION sqlstreams.claim(
 ) RETURNS SETOF sqlstreams.claimed_message
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_claim';
 COMMENT ON FUNCTION sqlstreams.claim(text, text, bigint, interval, text, bigint, bigint, bigint) IS
-'leases up to max_messages (1 .. 100000) messages of a consumer group to the caller. lease: NULL is the longest timeout of the messages and 15 seconds. consumer: a label, NULL is application_name. max_bytes: stop after the message that reaches it. ack: a claim of this group to ack first. Call it in FROM, in a transaction of its own. Errors: SS001, SS002 no such stream or group, SS004 the claim to ack is lost, 22004, 22023 a bad value, 42501 no right to consume';
+'leases up to max_messages (1 .. 100000) messages of a consumer group to the caller. lease: NULL is the longest timeout of the messages and 15 seconds. max_per_key: how many messages of one exclusive or ordered key, to be run one after the other. consumer: a label, NULL is application_name. max_bytes: stop after the message that reaches it. ack: a claim of this group to ack first. Call it in FROM, in a transaction of its own. Errors: SS001, SS002 no such stream or group, SS004 the claim to ack is lost, 22004, 22023 a bad value, 42501 no right to consume';
 
 CREATE FUNCTION sqlstreams.pop(stream text, consumer_group text, max_messages bigint DEFAULT 1)
 RETURNS SETOF sqlstreams.claimed_message
@@ -476,6 +476,24 @@ LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_key_messages
 COMMENT ON FUNCTION sqlstreams.key_messages(text, text, bigint) IS
 'the messages of a message key, newest first. Errors: SS001, 22004, 22023, 42501 no right to read';
 
+CREATE FUNCTION sqlstreams.compaction_head(stream text, message_key text)
+RETURNS SETOF sqlstreams.stored_message
+LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_compaction_head';
+COMMENT ON FUNCTION sqlstreams.compaction_head(text, text) IS
+'the newest version of a message key, of those produced with compaction: the one with the greatest schema_version, compaction_rank and message_id; no row when there is none, or it was dropped from the log. Errors: SS001, 22004, 54000, 0A000 the log has row-level security policies, 42501 no right to read';
+
+CREATE FUNCTION sqlstreams.compaction_heads(stream text, after_key text DEFAULT NULL, max_keys bigint DEFAULT 1000)
+RETURNS SETOF sqlstreams.stored_message
+LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_compaction_heads';
+COMMENT ON FUNCTION sqlstreams.compaction_heads(text, text, bigint) IS
+'the newest versions of at most max_keys (1 .. 100000) message keys, in the byte order of the keys, from the first key after after_key on (NULL: from the first of all); fewer rows than max_keys: there are no more. Errors: SS001, 22004, 22023, 54000, 0A000 the log has row-level security policies, 42501 no right to read';
+
+CREATE FUNCTION sqlstreams.lock_compaction_head(stream text, message_key text)
+RETURNS SETOF sqlstreams.stored_message
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_lock_compaction_head';
+COMMENT ON FUNCTION sqlstreams.lock_compaction_head(text, text) IS
+'as compaction_head, after locking the key until the transaction ends, also where there is no newest version: other transactions that produce it with compaction or lock it wait. Lock, read, produce the next version, commit: no update is lost, at any isolation level. Errors: SS001, SS005, SS006, 22004, 22023, 54000, 0A000 the log has row-level security policies, 25006, 42501 no right to produce or to read';
+
 --
 -- Views.  The functions behind them return the streams that the current role
 -- may use, and are not meant to be called by themselves.
@@ -495,7 +513,7 @@ CREATE FUNCTION sqlstreams.list_consumer_groups(
     OUT deferred bigint, OUT dead bigint, OUT oldest_unclaimed_at timestamptz, OUT oldest_unresolved_at timestamptz,
     OUT next_due_at timestamptz, OUT last_claim_at timestamptz, OUT last_resolved_at timestamptz, OUT claim_held_by integer,
     OUT held_back_by_pids integer[], OUT held_back_by_prepared text[], OUT held_back_since timestamptz,
-    OUT bindings text[], OUT schema_version integer, OUT settings jsonb
+    OUT bindings text[], OUT schema_version integer, OUT settings jsonb, OUT superseded bigint
 ) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_list_consumer_groups';
 COMMENT ON FUNCTION sqlstreams.list_consumer_groups() IS 'what view consumer_groups shows';
@@ -519,7 +537,7 @@ COMMENT ON VIEW sqlstreams.streams IS
 'the streams that the current role may use. messages_head: the highest id handed out; settled_head: every id up to it is committed or gone for good; bytes: of the log with indexes';
 CREATE VIEW sqlstreams.consumer_groups AS SELECT * FROM sqlstreams.list_consumer_groups();
 COMMENT ON VIEW sqlstreams.consumer_groups IS
-'the consumer groups of those streams and how far they are. claimed: every id up to it was handed out; committed: every id up to it is resolved or an exception; backlog: ids between claimed and settled_head, an upper bound on messages; leased: open messages of claims; ready, inflight, deferred, dead: exceptions, each counted up to 10000; oldest_unresolved_at: of the oldest message that is neither resolved nor dead; next_due_at: when the first ready exception is due; claim_held_by: the process whose open transaction makes other claims wait, 0 for a prepared transaction; held_back_by_*: the producers that the next hole waits for';
+'the consumer groups of those streams and how far they are. claimed: every id up to it was handed out; committed: every id up to it is resolved or an exception; backlog: ids between claimed and settled_head, an upper bound on messages; leased: open messages of claims; ready, inflight, deferred, dead: exceptions, each counted up to 10000; oldest_unresolved_at: of the oldest message that is neither resolved nor dead; next_due_at: when the first ready exception is due; claim_held_by: the process whose open transaction makes other claims wait, 0 for a prepared transaction; held_back_by_*: the producers that the next hole waits for; superseded: messages that were not delivered because a newer version of their key had come';
 CREATE VIEW sqlstreams.partitions AS SELECT * FROM sqlstreams.list_partitions();
 COMMENT ON VIEW sqlstreams.partitions IS 'the partitions of those streams'' logs; to_id is the last id that fits';
 CREATE VIEW sqlstreams.leases AS SELECT * FROM sqlstreams.list_leases();

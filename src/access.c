@@ -18,6 +18,7 @@
 #include "catalog/pg_class.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -99,6 +100,28 @@ access_check_read(const Stream *stream)
 	(void) access_stream_owner(stream);
 	if (!can_read(stream, GetUserId()))
 		raise_denied(stream, "read");
+}
+
+/*
+ * Find a stream that the current role may read, by name, and keep it from being
+ * dropped until the transaction ends.
+ */
+void
+access_open_to_read(const char *name, Stream *stream)
+{
+	int64		locked_stream = 0;
+
+	for (;;)
+	{
+		stream_lookup(name, stream);
+		access_check_read(stream);
+		if (stream->stream_id == locked_stream)
+			return;
+		LockRelationOid(stream->log_oid, AccessShareLock);
+		if (stream_is_current(stream))
+			return;
+		locked_stream = stream->stream_id;
+	}
 }
 
 /* Raise 42501 unless the current role owns the stream. */

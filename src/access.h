@@ -19,6 +19,7 @@ typedef struct AccessState
 extern void access_check_produce(const Stream *stream);
 extern void access_check_consume(const Stream *stream);
 extern void access_check_read(const Stream *stream);
+extern void access_open_to_read(const char *name, Stream *stream);
 extern void access_check_owner(const Stream *stream);
 extern void access_check_drop_incomplete(const Stream *stream);
 extern bool access_is_visible(const Stream *stream);

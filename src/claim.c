@@ -115,12 +115,15 @@ make_claim(Claim *claim, const char *stream_name, const char *group_name)
 		stream_raise_table_missing(&claim->stream);
 	lease_open(&claim->stream, &claim->leases);
 	exception_open(&claim->stream, &claim->exceptions);
+	delivery_log_begin(&claim->log, &claim->stream);
 	read_cursor(claim);
 	claim_return_expired(claim);
 	return_due_half(claim);
 	claim_return_fresh(claim);
 	claim_return_due(claim, claim->messages_left, claim->returned_count == 0);
+	claim_keys_write(claim);
 	claim_result_end(claim);
+	delivery_log_end(&claim->log);
 	state_table_close(&claim->exceptions);
 	lease_close(&claim->leases);
 	if (claim->cursor_changed)
@@ -159,7 +162,7 @@ sqlstreams_claim(PG_FUNCTION_ARGS)
 	claim.max_messages = argument_get_integer(fcinfo, 2, "max_messages", 1, BATCH_MAX_MESSAGES);
 	claim.lease_us = argument_get_duration_or(fcinfo, 3, "lease", 0);
 	claim.consumer = PG_ARGISNULL(4) ? pstrdup(application_name) : text_to_cstring(PG_GETARG_TEXT_PP(4));
-	(void) argument_get_integer_or(fcinfo, 5, "max_per_key", 1, BATCH_MAX_MESSAGES, 1);
+	claim.max_per_key = argument_get_integer_or(fcinfo, 5, "max_per_key", 1, BATCH_MAX_MESSAGES, 1);
 	claim.has_byte_limit = !PG_ARGISNULL(6);
 	claim.bytes_left = argument_get_integer_or(fcinfo, 6, "max_bytes", 1, PG_INT64_MAX, PG_INT64_MAX);
 
@@ -167,7 +170,7 @@ sqlstreams_claim(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(7))
 		ack_claim_before(stream_name, group_name, PG_GETARG_INT64(7));
 	make_claim(&claim, stream_name, group_name);
-	if (is_clean && PG_ARGISNULL(7) && !claim.has_charged)
+	if (is_clean && PG_ARGISNULL(7) && !claim.has_charged && !claim.has_keys)
 		relaxed_commit_allow();
 	return (Datum) 0;
 }
@@ -184,6 +187,9 @@ sqlstreams_pop(PG_FUNCTION_ARGS)
 	claim.is_pop = true;
 	claim.max_messages = argument_get_integer(fcinfo, 2, "max_messages", 1, BATCH_MAX_MESSAGES);
 	claim.bytes_left = PG_INT64_MAX;
+
+	/* they are done as they are returned */
+	claim.max_per_key = PG_INT64_MAX;
 
 	claim_result_begin(fcinfo, &claim);
 	make_claim(&claim, stream_name, group_name);

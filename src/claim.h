@@ -5,7 +5,10 @@
 #ifndef SQLSTREAMS_CLAIM_H
 #define SQLSTREAMS_CLAIM_H
 
+#include "compaction.h"
+#include "concurrency.h"
 #include "cursor.h"
+#include "delivery_log.h"
 #include "exception.h"
 #include "group.h"
 #include "lease.h"
@@ -15,12 +18,16 @@
 #include "nodes/execnodes.h"
 #include "utils/tuplestore.h"
 
+typedef struct ClaimKeys ClaimKeys;
+typedef struct KeyState KeyState;
+
 typedef struct Claim
 {
 	Stream		stream;
 	ConsumerGroup group;
 	bool		is_pop;			/* no lease: the messages are done */
 	int64		max_messages;
+	int64		max_per_key;	/* messages of one exclusive or ordered key */
 	int64		messages_left;	/* how many more may be returned */
 	bool		has_byte_limit;
 	int64		bytes_left;
@@ -35,6 +42,13 @@ typedef struct Claim
 	GroupCursor cursor;
 	bool		cursor_changed;
 	bool		has_charged;	/* a lost lease counted as a failure */
+	bool		has_keys;		/* a message with an exclusive or ordered key was
+								 * returned */
+	bool		has_several_per_key;	/* more than one of a key */
+	ClaimKeys  *keys;			/* NULL until the first is met */
+	CompactionReader *heads;	/* NULL unless a scan has met a compacted message */
+	Snapshot	heads_snapshot;
+	DeliveryLog log;
 	LeaseTables leases;
 	StateTable	exceptions;
 	TimestampTz now;
@@ -57,8 +71,30 @@ typedef struct DeliveryCounts
 extern void claim_result_begin(FunctionCallInfo fcinfo, Claim *claim);
 extern bool claim_has_room(const Claim *claim);
 extern void claim_return_message(Claim *claim, LogScan *scan, const DeliveryCounts *counts);
-extern void claim_lease_messages(Claim *claim, const IdSet *members, int32 takeovers, bool has_exceptions);
+extern void claim_lease_messages(Claim *claim, const IdSet *members, int32 takeovers,
+								 bool has_exceptions, bool has_keys);
 extern void claim_result_end(Claim *claim);
+
+/* claim_message.c */
+extern bool claim_is_superseded(Claim *claim, LogScan *scan);
+extern void claim_close_heads(Claim *claim);
+extern bool claim_is_for_later(const Claim *claim, LogScan *scan, TimestampTz *deliver_at);
+extern Concurrency claim_concurrency(const Claim *claim, LogScan *scan);
+extern text *claim_message_key(LogScan *scan);
+extern void claim_supersede(Claim *claim, int64 message_id, int32 attempts);
+extern void claim_defer(Claim *claim, LogScan *scan, Exception *exception);
+extern bool claim_take_key(Claim *claim, LogScan *scan);
+
+/* claim_keys.c */
+extern bool claim_keys_take(Claim *claim, const text *key, int64 message_id, Concurrency concurrency);
+extern bool claim_keys_reserve(Claim *claim, const text *key, int64 message_id);
+extern void claim_keys_defer(Claim *claim, const text *key, int64 message_id);
+extern List *claim_keys_woken(Claim *claim, int64 claim_id, bool is_rescan);
+extern bool claim_keys_next_deferred(Claim *claim, KeyState *state, int64 *message_id);
+extern bool claim_keys_is_unwatched(Claim *claim, const KeyState *state);
+extern const text *claim_keys_key(const KeyState *state);
+extern bool claim_keys_has_more(const KeyState *state);
+extern void claim_keys_write(Claim *claim);
 
 /* claim_expired.c, claim_due.c, claim_fresh.c */
 extern void claim_return_expired(Claim *claim);

@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -17,6 +18,9 @@
  * dump is being restored it may still come.
  */
 #define MISSING_MESSAGE_RETRY_US (60 * USECS_PER_SEC)
+
+/* When to look again at a key that an open transaction is about to free. */
+#define UNWATCHED_KEY_RETRY_US (100 * 1000)
 
 /* How many to read at once of which some may be of another version. */
 #define DUE_STEP 1000
@@ -37,10 +41,11 @@ typedef struct DueReturn
 	Snapshot	snapshot;
 	LogScan    *scan;			/* NULL until the first message is read */
 	int64		messages_left;	/* how many may be returned */
-	int64	   *returned;		/* what was returned, the first due first */
+	int64	   *returned;		/* what was returned, in the order in which it was */
 	int64		returned_count;
 	int32		takeovers;		/* the most of them */
-	bool		has_suspect;
+	bool		has_keys;
+	bool		has_suspect;	/* which is then all that was returned */
 } DueReturn;
 
 /* Put the scan on a message; false when it is not in the log. */
@@ -68,6 +73,13 @@ wants_version(DueReturn *due)
 	return DatumGetInt32(row[Anum_log_schema_version - 1]) == version;
 }
 
+/* May another message be returned? */
+static bool
+has_room(const DueReturn *due)
+{
+	return due->messages_left > 0 && claim_has_room(due->claim);
+}
+
 /* Insert the exception again, whose row is gone, with another status. */
 static void
 put_back(DueReturn *due, Exception *exception, ExceptionStatus status, TimestampTz due_at)
@@ -90,7 +102,39 @@ deliver(DueReturn *due, Exception *exception)
 	due->returned[due->returned_count++] = exception->message_id;
 	due->messages_left--;
 	due->takeovers = Max(due->takeovers, exception->takeovers);
+	due->has_keys |= claim_concurrency(due->claim, due->scan) != CONCURRENCY_PARALLEL;
 	due->has_suspect |= exception->is_suspect;
+}
+
+/*
+ * Can the message of an exception, whose row is gone, be delivered now?  Puts
+ * the scan on it.  Otherwise the exception is put back, or is no more.
+ */
+static bool
+is_deliverable(DueReturn *due, Exception *exception)
+{
+	Claim	   *claim = due->claim;
+
+	if (exception->message_id <= claim->stream.purged_through)
+		return false;
+	if (!find_message(due, exception->message_id))
+		put_back(due, exception, EXCEPTION_READY, duration_add(claim->now, MISSING_MESSAGE_RETRY_US));
+	else if (!wants_version(due))
+		put_back(due, exception, EXCEPTION_PARKED, exception->due_at);
+	else if (claim_is_superseded(claim, due->scan))
+		claim_supersede(claim, exception->message_id, exception->attempts);
+	else
+		return true;
+	claim->scan_left--;
+	return false;
+}
+
+/* Free what an exception points to: it may be large, and the claim of many. */
+static void
+forget(Exception *exception)
+{
+	if (exception->last_error != NULL)
+		pfree(exception->last_error);
 }
 
 /* Deliver an exception that is due, or leave it for another time. */
@@ -100,25 +144,110 @@ return_exception(DueReturn *due, const DueException *found)
 	Claim	   *claim = due->claim;
 	Exception	exception = {0};
 
-	if (!claim_has_room(claim) || due->messages_left == 0 ||
+	if (!has_room(due) ||
 		!exception_find(&claim->exceptions, claim->group.group_id, found->message_id, due->snapshot, &exception) ||
 		!exception_delete(&claim->exceptions, &exception, false))
 		exception_leave_due(&claim->cursor, found);
-	else if (found->message_id <= claim->stream.purged_through)
-		return;
-	else if (!find_message(due, found->message_id))
-		put_back(due, &exception, EXCEPTION_READY, duration_add(claim->now, MISSING_MESSAGE_RETRY_US));
-	else if (!wants_version(due))
+	else if (!is_deliverable(due, &exception))
+		;
+	else if (claim_take_key(claim, due->scan))
+		deliver(due, &exception);
+	else
 	{
-		put_back(due, &exception, EXCEPTION_PARKED, exception.due_at);
+		claim_defer(claim, due->scan, &exception);
 		claim->scan_left--;
 	}
-	else
-		deliver(due, &exception);
+	forget(&exception);
+}
 
-	/* it may be large, and the claim of many */
-	if (exception.last_error != NULL)
-		pfree(exception.last_error);
+/*
+ * Deliver a message that has waited for its key, or find out why it is not to be
+ * delivered; false when it goes on waiting, and with it those behind.
+ */
+static bool
+return_deferred(DueReturn *due, const text *key, int64 message_id)
+{
+	Claim	   *claim = due->claim;
+	Exception	exception;
+	TimestampTz deliver_at;
+
+	/* what this claim has deferred itself is to be seen, too */
+	CommandCounterIncrement();
+	if (!exception_find(&claim->exceptions, claim->group.group_id, message_id, SnapshotSelf, &exception) ||
+		exception.status != EXCEPTION_DEFERRED)
+		return true;
+	if ((exception.is_suspect && claim->returned_count > 0) ||
+		!exception_delete(&claim->exceptions, &exception, false))
+	{
+		claim_keys_defer(claim, key, message_id);
+		return false;
+	}
+	if (!is_deliverable(due, &exception))
+		;
+	else if (claim_is_for_later(claim, due->scan, &deliver_at))
+	{
+		if (claim_concurrency(claim, due->scan) == CONCURRENCY_ORDERED)
+			(void) claim_keys_reserve(claim, key, message_id);
+		put_back(due, &exception, EXCEPTION_READY, deliver_at);
+	}
+	else if (claim_take_key(claim, due->scan))
+		deliver(due, &exception);
+	else
+		claim_defer(claim, due->scan, &exception);
+	forget(&exception);
+	return true;
+}
+
+/* Deliver messages that wait for a key; says whether the next claim has to go on. */
+static bool
+return_waiting(DueReturn *due, KeyState *state)
+{
+	int64		message_id;
+
+	while (has_room(due) && !due->has_suspect && due->claim->scan_left > 0 &&
+		   claim_keys_next_deferred(due->claim, state, &message_id) &&
+		   return_deferred(due, claim_keys_key(state), message_id))
+		CHECK_FOR_INTERRUPTS();
+	return claim_keys_has_more(state);
+}
+
+/*
+ * Follow a wake-up: deliver messages that wait for the keys that it is about.
+ * It stays as long as it is not done, or a key is just being freed by an open
+ * transaction that may not have seen that messages wait for it.
+ */
+static void
+follow_wakeup(DueReturn *due, const DueException *found)
+{
+	Claim	   *claim = due->claim;
+	Exception	wakeup;
+	ListCell   *cell;
+	bool		is_unfinished = false;
+	bool		is_unwatched = false;
+
+	if (!has_room(due) ||
+		!exception_find(&claim->exceptions, claim->group.group_id, found->message_id, due->snapshot, &wakeup) ||
+		!exception_delete(&claim->exceptions, &wakeup, false))
+	{
+		exception_leave_due(&claim->cursor, found);
+		return;
+	}
+	foreach(cell, claim_keys_woken(claim, wakeup.claim_id, wakeup.attempts > 0))
+	{
+		KeyState   *state = lfirst(cell);
+
+		if (return_waiting(due, state))
+			is_unfinished = true;
+		else
+			is_unwatched |= claim_keys_is_unwatched(claim, state);
+	}
+	if (is_unfinished)
+	{
+		put_back(due, &wakeup, EXCEPTION_READY, found->due_at);
+		exception_leave_due(&claim->cursor, found);
+	}
+	else if (is_unwatched)
+		put_back(due, &wakeup, EXCEPTION_READY, claim->now + UNWATCHED_KEY_RETRY_US);
 }
 
 /* Find exceptions that are due, and return what the claim takes of them. */
@@ -138,7 +267,10 @@ return_found(DueReturn *due, bool take_suspect)
 		claim->cursor_changed = true;
 	for (int64 i = 0; i < count; i++)
 	{
-		return_exception(due, &found[i]);
+		if (found[i].message_id < 0)
+			follow_wakeup(due, &found[i]);
+		else
+			return_exception(due, &found[i]);
 		CHECK_FOR_INTERRUPTS();
 	}
 	pfree(found);
@@ -154,7 +286,7 @@ lease_returned(DueReturn *due)
 	qsort(due->returned, due->returned_count, sizeof(int64), compare_ids);
 	for (int64 i = 0; i < due->returned_count; i++)
 		id_set_append(&members, due->returned[i]);
-	claim_lease_messages(due->claim, &members, due->takeovers, true);
+	claim_lease_messages(due->claim, &members, due->takeovers, true, due->has_keys);
 }
 
 /*
@@ -176,11 +308,12 @@ claim_return_due(Claim *claim, int64 max_messages, bool take_suspect)
 	do
 	{
 		scan_left = claim->scan_left;
-		if (!claim_has_room(claim) || due.messages_left == 0 || due.has_suspect)
+		if (!has_room(&due) || due.has_suspect)
 			break;
 		return_found(&due, take_suspect && due.returned_count == 0);
 	} while (claim->scan_left < scan_left && claim->scan_left > 0);
 
+	claim_close_heads(claim);
 	if (due.scan != NULL)
 		message_log_scan_end(due.scan);
 	UnregisterSnapshot(due.snapshot);

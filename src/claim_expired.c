@@ -13,6 +13,7 @@
 #include "utils/timestamp.h"
 
 #include "claim.h"
+#include "key_wakeup.h"
 #include "outcome.h"
 
 /* A segment that is being taken over. */
@@ -22,10 +23,11 @@ typedef struct TakenSegment
 	int64		merged_to;		/* its members after this are not looked at */
 } TakenSegment;
 
-/* What was returned of messages that were taken over as often. */
+/* What was returned of messages that were taken over as often, with keys or without. */
 typedef struct Returned
 {
 	int32		takeovers;
+	LeaseKeys	keys;
 	IdSet		members;
 } Returned;
 
@@ -73,6 +75,7 @@ lose_leases(Claim *claim, List *segments)
 		kept = lappend(kept, segment);
 	}
 	claim->has_charged |= writer.has_charged;
+	key_wakeup_after_loss(&writer, segments);
 	outcome_end(&writer);
 
 	/* what has become ready is due for this claim */
@@ -130,9 +133,9 @@ merge_taken(Claim *claim, TakenSegment *taken, int taken_count, int64 *count)
 	return messages;
 }
 
-/* The messages returned that were taken over so often, in a list of these. */
+/* The messages returned that are like those of a segment, in a list of these. */
 static Returned *
-find_returned(List **list, int32 takeovers)
+find_returned(List **list, const LeaseSegment *segment)
 {
 	Returned   *returned;
 	ListCell   *cell;
@@ -140,14 +143,34 @@ find_returned(List **list, int32 takeovers)
 	foreach(cell, *list)
 	{
 		returned = lfirst(cell);
-		if (returned->takeovers == takeovers)
+		if (returned->takeovers == segment->takeovers && returned->keys == segment->keys)
 			return returned;
 	}
 	returned = palloc(sizeof(Returned));
-	returned->takeovers = takeovers;
+	returned->takeovers = segment->takeovers;
+	returned->keys = segment->keys;
 	id_set_init(&returned->members);
 	*list = lappend(*list, returned);
 	return returned;
+}
+
+/* Deliver the message where the scan is once more, if it still is to be. */
+static void
+return_again(Claim *claim, LogScan *scan, const LeaseSegment *segment, List **returned)
+{
+	int64		message_id = message_log_scan_id(scan);
+	DeliveryCounts counts = {.takeovers = segment->takeovers};
+	Exception	exception = {.message_id = message_id, .takeovers = segment->takeovers};
+
+	if (claim_is_superseded(claim, scan))
+		claim_supersede(claim, message_id, 0);
+	else if (segment->keys != LEASE_KEYS_NONE && !claim_take_key(claim, scan))
+		claim_defer(claim, scan, &exception);
+	else
+	{
+		claim_return_message(claim, scan, &counts);
+		id_set_append(&find_returned(returned, segment)->members, message_id);
+	}
 }
 
 /*
@@ -172,18 +195,35 @@ return_taken(Claim *claim, const TakenMessage *messages, int64 count, Snapshot s
 		while (claim_has_room(claim) && message_log_scan_next(scan))
 		{
 			int64		id = message_log_scan_id(scan);
-			DeliveryCounts counts = {0};
 
-			counts.takeovers = messages[first + (id - messages[first].id)].owner->segment->takeovers;
-			claim_return_message(claim, scan, &counts);
-			id_set_append(&find_returned(returned, counts.takeovers)->members, id);
+			return_again(claim, scan, messages[first + (id - messages[first].id)].owner->segment, returned);
 			if (!claim_has_room(claim))
 				done_to = id;
 		}
 	}
+	claim_close_heads(claim);
 	if (scan != NULL)
 		message_log_scan_end(scan);
 	return done_to;
+}
+
+/*
+ * Put back messages for which there was no room.  Those with keys become
+ * exceptions: while they wait, an ordered key must stay theirs.
+ */
+static void
+put_back(Claim *claim, LeaseSegment *segment)
+{
+	OutcomeWriter writer;
+
+	if (segment->keys == LEASE_KEYS_NONE)
+	{
+		lease_put_back(&claim->leases, claim->group.group_id, &claim->cursor, segment);
+		return;
+	}
+	outcome_begin(&writer, &claim->stream, &claim->group, &claim->cursor);
+	outcome_put_back(&writer, segment);
+	outcome_end(&writer);
 }
 
 /*
@@ -217,13 +257,14 @@ claim_return_expired(Claim *claim)
 
 	foreach(cell, returned)
 		claim_lease_messages(claim, &((Returned *) lfirst(cell))->members,
-							 ((Returned *) lfirst(cell))->takeovers, false);
+							 ((Returned *) lfirst(cell))->takeovers, false,
+							 ((Returned *) lfirst(cell))->keys != LEASE_KEYS_NONE);
 	for (int i = 0; i < list_length(segments); i++)
 	{
 		LeaseSegment *segment = taken[i].segment;
 
 		id_set_remove_through(&segment->members, Min(done_to, taken[i].merged_to));
 		if (segment->members.run_count > 0)
-			lease_put_back(&claim->leases, claim->group.group_id, &claim->cursor, segment);
+			put_back(claim, segment);
 	}
 }

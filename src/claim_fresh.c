@@ -12,6 +12,13 @@
 #include "claim.h"
 #include "fence.h"
 
+/* The messages that were returned. */
+typedef struct FreshMessages
+{
+	IdSet		keyed;			/* with exclusive or ordered keys */
+	IdSet		others;
+} FreshMessages;
+
 /*
  * The hole after the cursor cannot be passed by what was known.  Find out who
  * may still fill it: if nobody can, move passable_to and say that it is worth
@@ -81,18 +88,6 @@ wants_row(const Claim *claim, LogScan *scan)
 	return is_wanted;
 }
 
-/* Is the message where the scan is to be delivered later? */
-static bool
-is_for_later(const Claim *claim, LogScan *scan, TimestampTz *deliver_at)
-{
-	Datum	   *row;
-	bool	   *isnull;
-
-	message_log_scan_row(scan, &row, &isnull);
-	*deliver_at = DatumGetTimestampTz(row[Anum_log_deliver_at - 1]);
-	return !isnull[Anum_log_deliver_at - 1] && *deliver_at > claim->now;
-}
-
 /*
  * Put a message where claims find it when it is due, unless something was left
  * there that the group has not come back to.
@@ -112,26 +107,54 @@ keep_for_later(Claim *claim, int64 message_id, TimestampTz due_at)
 		exception_insert(&claim->exceptions, claim->group.group_id, &exception);
 }
 
-/* Return the message where the scan is, keep it for later, or step over it. */
+/*
+ * Keep the message where the scan is for later.  An ordered one has its key
+ * meanwhile, or waits for it as if it were due.
+ */
 static void
-take_row(Claim *claim, LogScan *scan, IdSet *returned)
+keep_row_for_later(Claim *claim, LogScan *scan, TimestampTz deliver_at)
+{
+	int64		message_id = message_log_scan_id(scan);
+	Exception	exception = {.message_id = message_id};
+
+	if (claim_concurrency(claim, scan) == CONCURRENCY_ORDERED &&
+		!claim_keys_reserve(claim, claim_message_key(scan), message_id))
+		claim_defer(claim, scan, &exception);
+	else
+		keep_for_later(claim, message_id, deliver_at);
+}
+
+/* Do with the message where the scan is what is to be done. */
+static void
+take_row(Claim *claim, LogScan *scan, FreshMessages *returned)
 {
 	static const DeliveryCounts never = {0};
 	int64		message_id = message_log_scan_id(scan);
+	Exception	exception = {.message_id = message_id};
 	TimestampTz deliver_at;
+	bool		is_stepped_over = true;
 
-	if (wants_row(claim, scan))
+	if (!wants_row(claim, scan))
+		;
+	else if (claim_is_superseded(claim, scan))
+		claim_supersede(claim, message_id, 0);
+	else if (claim_is_for_later(claim, scan, &deliver_at))
+		keep_row_for_later(claim, scan, deliver_at);
+	else if (!claim_take_key(claim, scan))
+		claim_defer(claim, scan, &exception);
+	else
 	{
-		if (!is_for_later(claim, scan, &deliver_at))
-		{
-			claim_return_message(claim, scan, &never);
-			id_set_append(returned, message_id);
-			return;
-		}
-		keep_for_later(claim, message_id, deliver_at);
+		bool		has_key = claim_concurrency(claim, scan) != CONCURRENCY_PARALLEL;
+
+		claim_return_message(claim, scan, &never);
+		id_set_append(has_key ? &returned->keyed : &returned->others, message_id);
+		is_stepped_over = false;
 	}
-	claim->scan_left--;
-	CHECK_FOR_INTERRUPTS();
+	if (is_stepped_over)
+	{
+		claim->scan_left--;
+		CHECK_FOR_INTERRUPTS();
+	}
 }
 
 /*
@@ -140,7 +163,7 @@ take_row(Claim *claim, LogScan *scan, IdSet *returned)
  * whether it ended at such a hole.
  */
 static bool
-return_fresh_in_snapshot(Claim *claim, IdSet *returned)
+return_fresh_in_snapshot(Claim *claim, FreshMessages *returned)
 {
 	GroupCursor *cursor = &claim->cursor;
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -173,6 +196,7 @@ return_fresh_in_snapshot(Claim *claim, IdSet *returned)
 		}
 	}
 
+	claim_close_heads(claim);
 	message_log_scan_end(scan);
 	UnregisterSnapshot(snapshot);
 	return ended_at_hole;
@@ -184,12 +208,13 @@ claim_return_fresh(Claim *claim)
 {
 	GroupCursor *cursor = &claim->cursor;
 	int64		claimed = cursor->claimed;
-	IdSet		returned;
+	FreshMessages returned;
 
 	if (cursor->claimed >= claim->last_id || !claim_has_room(claim))
 		return;
 
-	id_set_init(&returned);
+	id_set_init(&returned.keyed);
+	id_set_init(&returned.others);
 	while (return_fresh_in_snapshot(claim, &returned) && can_pass_hole_now(claim))
 		;
 	if (cursor->claimed != claimed)
@@ -201,6 +226,7 @@ claim_return_fresh(Claim *claim)
 			cursor->fence.holder_count = 0;
 		}
 	}
-	claim_lease_messages(claim, &returned, 0, false);
+	claim_lease_messages(claim, &returned.others, 0, false, false);
+	claim_lease_messages(claim, &returned.keyed, 0, false, true);
 }
 

@@ -146,7 +146,7 @@ claim_return_message(Claim *claim, LogScan *scan, const DeliveryCounts *counts)
 	values[CLAIMED_ATTEMPTS] = Int32GetDatum(counts->attempts);
 	values[CLAIMED_DELAYS] = Int32GetDatum(counts->delays);
 	values[CLAIMED_TAKEOVERS] = Int32GetDatum(counts->takeovers);
-	values[CLAIMED_CONCURRENCY] = CStringGetTextDatum("parallel");
+	values[CLAIMED_CONCURRENCY] = CStringGetTextDatum(concurrency_name(claim_concurrency(claim, scan)));
 	values[CLAIMED_OPTIONS] = find_options(claim, row_isnull[Anum_log_options - 1] ? NULL :
 										   DatumGetJsonbP(row[Anum_log_options - 1]));
 	values[CLAIMED_LEASE_EXPIRES_AT] = TimestampTzGetDatum(lease_end(claim));
@@ -170,7 +170,8 @@ claim_return_message(Claim *claim, LogScan *scan, const DeliveryCounts *counts)
 
 /* Lease messages that were returned to the holder of the claim. */
 void
-claim_lease_messages(Claim *claim, const IdSet *members, int32 takeovers, bool has_exceptions)
+claim_lease_messages(Claim *claim, const IdSet *members, int32 takeovers,
+					 bool has_exceptions, bool has_keys)
 {
 	LeaseSegment *segment;
 
@@ -184,6 +185,7 @@ claim_lease_messages(Claim *claim, const IdSet *members, int32 takeovers, bool h
 	segment->members = *members;
 	segment->consumer = claim->consumer;
 	segment->has_exceptions = has_exceptions;
+	segment->keys = has_keys ? LEASE_KEYS_ONE : LEASE_KEYS_NONE;
 	claim->segments = lappend(claim->segments, segment);
 }
 
@@ -221,6 +223,8 @@ insert_leases(Claim *claim)
 
 		segment->expires_at = end;
 		segment->lease_us = end - claim->now;
+		if (segment->keys == LEASE_KEYS_ONE && claim->has_several_per_key)
+			segment->keys = LEASE_KEYS_SEVERAL;
 		lease_insert(&claim->leases, claim->group.group_id, segment);
 	}
 	if (claim->segments != NIL)

@@ -38,12 +38,13 @@
 #define Anum_cursor_due_writers		13
 #define Anum_cursor_due_writers_from 14
 #define Anum_cursor_filled_by_due	15
-#define CURSOR_COLUMNS				15
+#define Anum_cursor_superseded		16
+#define CURSOR_COLUMNS				16
 
 static const Oid cursor_column_types[CURSOR_COLUMNS] = {
 	INT8OID, INT8OID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8ARRAYOID,
 	INT8OID, XID8ARRAYOID, INT8OID, OIDOID, TIMESTAMPTZOID,
-	TIMESTAMPTZOID, XID8ARRAYOID, TIMESTAMPTZARRAYOID, BOOLOID
+	TIMESTAMPTZOID, XID8ARRAYOID, TIMESTAMPTZARRAYOID, BOOLOID, INT8OID
 };
 
 /* The longest array of a row but for the holders of the fence. */
@@ -117,6 +118,7 @@ fill_row(int64 group_id, const GroupCursor *cursor, Datum *values, bool *isnull)
 	values[Anum_cursor_due_from - 1] = TimestampTzGetDatum(cursor->due_from);
 	fill_due_writers(cursor, elements, values, isnull);
 	values[Anum_cursor_filled_by_due - 1] = BoolGetDatum(cursor->filled_by_due);
+	values[Anum_cursor_superseded - 1] = Int64GetDatum(cursor->superseded);
 	pfree(elements);
 }
 
@@ -169,6 +171,7 @@ fill_cursor(GroupCursor *cursor, StateTable *table, HeapTuple tuple)
 	if (!isnull[Anum_cursor_due_writers - 1] && !isnull[Anum_cursor_due_writers_from - 1])
 		read_due_writers(cursor, values[Anum_cursor_due_writers - 1], values[Anum_cursor_due_writers_from - 1]);
 	cursor->filled_by_due = DatumGetBool(values[Anum_cursor_filled_by_due - 1]);
+	cursor->superseded = DatumGetInt64(values[Anum_cursor_superseded - 1]);
 }
 
 /* Insert a version of a group's cursor. */

@@ -47,6 +47,7 @@ typedef struct GroupCursor
 	int			due_writer_count;
 	DueWriter	due_writers[CURSOR_MAX_DUE_WRITERS];
 	bool		filled_by_due;	/* the last claim had no room for fresh ones */
+	int64		superseded;		/* messages that a newer version replaced */
 } GroupCursor;
 
 extern void cursor_create(const Stream *stream, int64 group_id, int64 claimed);

@@ -41,7 +41,9 @@ static const char *const outcome_names[] = {
 	[OUTCOME_DELAY] = "delay",
 	[OUTCOME_RELEASE] = "release",
 	[OUTCOME_EXPIRED] = "expired",
-	[OUTCOME_SPLIT] = "split"
+	[OUTCOME_SPLIT] = "split",
+	[OUTCOME_DEFERRED] = "deferred",
+	[OUTCOME_SUPERSEDED] = "superseded"
 };
 
 /* Does the stream's log record such an outcome? */

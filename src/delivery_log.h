@@ -17,7 +17,9 @@ typedef enum Outcome
 	OUTCOME_DELAY,
 	OUTCOME_RELEASE,
 	OUTCOME_EXPIRED,			/* the lease was lost */
-	OUTCOME_SPLIT				/* it was lost once too often: see claim_lost.c */
+	OUTCOME_SPLIT,				/* the lease of fresh ones was lost too often */
+	OUTCOME_DEFERRED,			/* its key was not free */
+	OUTCOME_SUPERSEDED			/* a newer version of its key has come */
 } Outcome;
 
 /* A row to write. */

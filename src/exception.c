@@ -44,6 +44,7 @@
 
 #include "duration.h"
 #include "exception.h"
+#include "lease.h"
 #include "transaction.h"
 
 #define Anum_exception_group_id		1
@@ -181,16 +182,12 @@ exception_insert(StateTable *table, int64 group_id, Exception *exception)
 	exception->tid = state_table_insert(table, values, isnull);
 }
 
-/*
- * Insert a row that is ready after a delay, and not before a time: the point
- * that the group's cursor had after this transaction began (see above).
- */
-void
-exception_insert_ready(StateTable *table, int64 group_id, Exception *exception,
-					   int64 delay_us, TimestampTz not_before)
+/* Insert a row that is ready after a delay, as is said above. */
+static void
+insert_when_ready(StateTable *table, int64 group_id, Exception *exception,
+				  int64 delay_us, TimestampTz not_before)
 {
 	exception->status = EXCEPTION_READY;
-	exception->claim_id = 0;
 	for (;;)
 	{
 		TimestampTz inserted_at;
@@ -210,6 +207,35 @@ exception_insert_ready(StateTable *table, int64 group_id, Exception *exception,
 		(void) exception_delete(table, exception, true);
 		CHECK_FOR_INTERRUPTS();
 	}
+}
+
+/*
+ * Insert a row that is ready after a delay, and not before a time: the point
+ * that the group's cursor had after this transaction began.
+ */
+void
+exception_insert_ready(StateTable *table, int64 group_id, Exception *exception,
+					   int64 delay_us, TimestampTz not_before)
+{
+	exception->claim_id = 0;
+	insert_when_ready(table, group_id, exception, delay_us, not_before);
+}
+
+/*
+ * Insert a wake-up: the next claim looks at the keys that a claim has had (0:
+ * at all of the group).  Such a row has a negative id of its own.  is_rescan: messages wait for them without the keys' rows saying so.
+ */
+void
+exception_insert_wakeup(StateTable *table, int64 group_id, int64 claim_id, bool is_rescan,
+						TimestampTz not_before)
+{
+	Exception	wakeup = {
+		.message_id = -lease_draw_claim_id(),
+		.claim_id = claim_id,
+		.attempts = is_rescan ? 1 : 0
+	};
+
+	insert_when_ready(table, group_id, &wakeup, 0, not_before);
 }
 
 /*

@@ -18,7 +18,7 @@
 #include "arguments.h"
 #include "config.h"
 #include "exception_group.h"
-#include "group.h"
+#include "key_holder.h"
 #include "message_log.h"
 
 PG_FUNCTION_INFO_V1(sqlstreams_exceptions);
@@ -52,7 +52,7 @@ enum
 /* The reading of one group's exceptions, by message. */
 typedef struct GroupReader
 {
-	const char *name;
+	ConsumerGroup group;
 	ExceptionScan scan;
 	bool		has_exception;
 	Exception	exception;		/* the next to be shown */
@@ -68,6 +68,8 @@ typedef struct ExceptionPage
 	int64		max_messages;
 	ReturnSetInfo *result;
 	StateTable	table;
+	StateTable	keys;			/* these two say what deferred messages wait for */
+	LeaseTables leases;
 	LogScan    *log_scan;		/* NULL until the first message is read */
 	MemoryContext scratch;		/* for one row */
 	GroupReader *readers;		/* by group name */
@@ -122,12 +124,12 @@ advance(const ExceptionPage *page, GroupReader *reader)
 
 /* Begin to read a group's exceptions. */
 static void
-begin_reader(ExceptionPage *page, const char *name, int64 group_id)
+begin_reader(ExceptionPage *page, const ConsumerGroup *group)
 {
 	GroupReader *reader = &page->readers[page->reader_count++];
 
-	reader->name = name;
-	exception_scan_ids_begin(&reader->scan, &page->table, group_id,
+	reader->group = *group;
+	exception_scan_ids_begin(&reader->scan, &page->table, group->group_id,
 							 Max(page->after_id, page->stream->purged_through), page->snapshot);
 	advance(page, reader);
 }
@@ -148,14 +150,20 @@ begin_readers(ExceptionPage *page, const ConsumerGroup *group)
 	if (group != NULL)
 	{
 		page->readers = palloc(sizeof(GroupReader));
-		begin_reader(page, group->name, group->group_id);
+		begin_reader(page, group);
 		return;
 	}
 	groups = config_list_groups(page->stream, page->snapshot);
 	list_sort(groups, compare_names);
 	page->readers = palloc(sizeof(GroupReader) * Max(list_length(groups), 1));
 	foreach(cell, groups)
-		begin_reader(page, ((ConfigGroup *) lfirst(cell))->name, ((ConfigGroup *) lfirst(cell))->group_id);
+	{
+		ConsumerGroup found;
+
+		/* one that was dropped meanwhile has none */
+		if (group_lookup_if_exists(page->stream, ((ConfigGroup *) lfirst(cell))->name, &found))
+			begin_reader(page, &found);
+	}
 }
 
 /* The reader whose exception comes next, or NULL. */
@@ -175,19 +183,36 @@ find_next(ExceptionPage *page)
 	return next;
 }
 
-/* Set the columns that come from the log; they stay NULL if it has no such message. */
-static void
-fill_from_log(ExceptionPage *page, int64 message_id, Datum *values, bool *nulls)
+/* The message that the key of a deferred message waits for; 0: it is just free. */
+static int64
+find_blocker(ExceptionPage *page, const ConsumerGroup *group, const text *key)
+{
+	KeyHolderTables tables = {page->stream, &page->leases, &page->table};
+	KeyLease	lease;
+	bool		is_open;
+
+	if (!key_lease_find(&page->keys, group->group_id, key, page->snapshot, &lease))
+		return 0;
+	return key_holder_find(&tables, group->group_id, &lease, page->snapshot, &is_open);
+}
+
+/*
+ * Set the columns that come from the log; they stay NULL if it has no such
+ * message.  Returns the message's policy.
+ */
+static Concurrency
+fill_from_log(ExceptionPage *page, const ConsumerGroup *group, int64 message_id, Datum *values, bool *nulls)
 {
 	Datum	   *row;
 	bool	   *row_isnull;
+	Concurrency asked = CONCURRENCY_UNSET;
 
 	if (page->log_scan == NULL)
 		page->log_scan = message_log_scan_begin(page->stream, page->snapshot, message_id, message_id);
 	else
 		message_log_scan_seek(page->log_scan, message_id, message_id);
 	if (!message_log_scan_next(page->log_scan))
-		return;
+		return CONCURRENCY_PARALLEL;
 	message_log_scan_row(page->log_scan, &row, &row_isnull);
 
 #define COPY_COLUMN(to, from) \
@@ -201,6 +226,11 @@ fill_from_log(ExceptionPage *page, int64 message_id, Datum *values, bool *nulls)
 	COPY_COLUMN(SHOWN_CREATED_AT, Anum_log_created_at);
 
 #undef COPY_COLUMN
+	if (nulls[SHOWN_MESSAGE_KEY])
+		return CONCURRENCY_PARALLEL;
+	if (!row_isnull[Anum_log_concurrency - 1])
+		asked = (Concurrency) DatumGetChar(row[Anum_log_concurrency - 1]);
+	return group_concurrency(group, concurrency_first(asked, page->stream->concurrency));
 }
 
 /* Add the reader's exception to the result. */
@@ -210,19 +240,25 @@ put_exception(ExceptionPage *page, const GroupReader *reader)
 	const Exception *exception = &reader->exception;
 	Datum		values[SHOWN_COLUMNS] = {0};
 	bool		nulls[SHOWN_COLUMNS];
+	Concurrency concurrency;
+	int64		blocked_by = 0;
 	MemoryContext old;
 
 	memset(nulls, true, sizeof(nulls));
-	fill_from_log(page, exception->message_id, values, nulls);
+	concurrency = fill_from_log(page, &reader->group, exception->message_id, values, nulls);
 
 	old = MemoryContextSwitchTo(page->scratch);
+	if (exception->status == EXCEPTION_DEFERRED && !nulls[SHOWN_MESSAGE_KEY])
+		blocked_by = find_blocker(page, &reader->group, DatumGetTextPP(values[SHOWN_MESSAGE_KEY]));
 #define SET_COLUMN(column, datum) \
 	(values[column] = (datum), nulls[column] = false)
 
-	SET_COLUMN(SHOWN_GROUP, CStringGetTextDatum(reader->name));
+	SET_COLUMN(SHOWN_GROUP, CStringGetTextDatum(reader->group.name));
 	SET_COLUMN(SHOWN_MESSAGE_ID, Int64GetDatum(exception->message_id));
 	SET_COLUMN(SHOWN_STATUS, CStringGetTextDatum(status_name(exception->status)));
-	SET_COLUMN(SHOWN_CONCURRENCY, CStringGetTextDatum("parallel"));
+	SET_COLUMN(SHOWN_CONCURRENCY, CStringGetTextDatum(concurrency_name(concurrency)));
+	if (blocked_by != 0)
+		SET_COLUMN(SHOWN_BLOCKED_BY, Int64GetDatum(blocked_by));
 	SET_COLUMN(SHOWN_ATTEMPTS, Int32GetDatum(exception->attempts));
 	SET_COLUMN(SHOWN_DELAYS, Int32GetDatum(exception->delays));
 	SET_COLUMN(SHOWN_TAKEOVERS, Int32GetDatum(exception->takeovers));
@@ -248,7 +284,9 @@ put_page(ExceptionPage *page, const ConsumerGroup *group)
 	int64		last_id = 0;
 	GroupReader *reader;
 
-	if (!exception_open_to_read(page->stream, &page->table))
+	if (!exception_open_to_read(page->stream, &page->table) ||
+		!key_lease_open_to_read(page->stream, &page->keys) ||
+		!lease_open_to_read(page->stream, &page->leases))
 		stream_raise_table_missing(page->stream);
 	page->scratch = AllocSetContextCreate(CurrentMemoryContext, "sqlstreams exceptions",
 										  ALLOCSET_DEFAULT_SIZES);
@@ -265,6 +303,8 @@ put_page(ExceptionPage *page, const ConsumerGroup *group)
 		exception_scan_end(&page->readers[i].scan);
 	if (page->log_scan != NULL)
 		message_log_scan_end(page->log_scan);
+	lease_close(&page->leases);
+	state_table_close(&page->keys);
 	state_table_close(&page->table);
 }
 

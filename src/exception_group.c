@@ -290,16 +290,16 @@ exception_group_delete(const Stream *stream, int64 group_id, int64 after_id, int
 }
 
 /*
- * Delete a group's exceptions of messages up to an id, but for those that an
- * open transaction is changing.
+ * Delete a group's exceptions of messages after an id, up to another, but for
+ * those that an open transaction is changing.  Wake-ups have negative ids.
  */
 void
-exception_group_delete_free(const Stream *stream, int64 group_id, int64 to_id)
+exception_group_delete_free(const Stream *stream, int64 group_id, int64 after_id, int64 to_id)
 {
 	Pass		pass;
 
 	begin_pass(&pass, stream, group_id);
-	(void) delete_in_pass(&pass, PG_INT64_MIN, to_id, true, false);
+	(void) delete_in_pass(&pass, after_id, to_id, true, false);
 	end_pass(&pass);
 }
 

@@ -56,6 +56,17 @@ group_init(void)
 							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
+/* The policy of a column. */
+static Concurrency
+read_concurrency(Datum value)
+{
+	text	   *name = DatumGetTextPP(value);
+	Concurrency concurrency = CONCURRENCY_UNSET;
+
+	(void) concurrency_parse(VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name), &concurrency);
+	return concurrency;
+}
+
 /*
  * Fill a group from its row in sqlstreams.consumer_group.  What it points to is
  * made in a context of its own.
@@ -80,6 +91,10 @@ fill_from_row(ConsumerGroup *group, HeapTuple tuple, TupleDesc desc)
 	group->stream_id = DatumGetInt64(values[Anum_group_stream_id]);
 	if (!isnull[Anum_group_schema_version])
 		group->schema_version = DatumGetInt32(values[Anum_group_schema_version]);
+	if (!isnull[Anum_group_concurrency])
+		group->concurrency = read_concurrency(values[Anum_group_concurrency]);
+	if (!isnull[Anum_group_concurrency_override])
+		group->concurrency_override = read_concurrency(values[Anum_group_concurrency_override]);
 	if (!isnull[Anum_group_bindings])
 		routing_compile(&group->routing, DatumGetArrayTypeP(values[Anum_group_bindings]));
 	group->max_reclaims = (int32) DatumGetInt64(values[Anum_group_max_reclaims]);
@@ -200,6 +215,14 @@ group_wants(const ConsumerGroup *group, int64 message_id, int32 schema_version, 
 		return false;
 	return (group->schema_version == 0 || group->schema_version == schema_version) &&
 		routing_matches(&group->routing, routing_key);
+}
+
+/* The policy for a message with a key that asks for one, or for none. */
+Concurrency
+group_concurrency(const ConsumerGroup *group, Concurrency asked)
+{
+	return concurrency_first(concurrency_first(group->concurrency_override, asked),
+							 concurrency_first(group->concurrency, CONCURRENCY_PARALLEL));
 }
 
 /* SQL cannot name the lock. */

@@ -17,6 +17,8 @@ typedef struct ConsumerGroup
 	int64		stream_id;
 	uint64		generation;		/* of the cache when this was read */
 	int32		schema_version; /* the only one that the group gets; 0: all */
+	Concurrency concurrency;	/* for messages that ask for none */
+	Concurrency concurrency_override;	/* for all messages with a key */
 	int32		max_reclaims;	/* so often a lost claim is taken over whole */
 	AskedOptions message_min;
 	AskedOptions message_max;
@@ -37,6 +39,8 @@ typedef struct ConsumerGroup
 #define Anum_group_max_reclaims			5
 #define Anum_group_bindings				6
 #define Anum_group_schema_version		7
+#define Anum_group_concurrency			8
+#define Anum_group_concurrency_override 9
 #define Anum_group_max_retries			10
 #define Anum_group_max_delays			11
 #define Anum_group_base_delay			12
@@ -56,6 +60,7 @@ extern bool group_lookup_if_exists(const Stream *stream, const char *name, Consu
 extern bool group_wants_all(const ConsumerGroup *group);
 extern bool group_wants(const ConsumerGroup *group, int64 message_id, int32 schema_version,
 						const text *routing_key);
+extern Concurrency group_concurrency(const ConsumerGroup *group, Concurrency asked);
 extern void group_lock(const ConsumerGroup *group);
 extern void group_unlock(const ConsumerGroup *group);
 

@@ -106,22 +106,14 @@ check_bindings(ArrayType *bindings)
 static void
 check_concurrency(const char *argument, const ConfigValue *value)
 {
-	char	   *policy;
+	text	   *policy;
+	Concurrency concurrency;
 
 	if (!value->is_given)
 		return;
-	policy = TextDatumGetCString(value->value);
-	if (strcmp(policy, "parallel") != 0 && strcmp(policy, "exclusive") != 0 &&
-		strcmp(policy, "ordered") != 0)
+	policy = DatumGetTextPP(value->value);
+	if (!concurrency_parse(VARDATA_ANY(policy), VARSIZE_ANY_EXHDR(policy), &concurrency))
 		argument_raise_invalid(argument, _("It must be \"parallel\", \"exclusive\" or \"ordered\"."));
-}
-
-/* Raise 0A000 for a concurrency policy that nothing applies yet. */
-static void
-refuse_unsupported_concurrency(const char *argument, const ConfigValue *value)
-{
-	if (value->is_given && strcmp(TextDatumGetCString(value->value), "parallel") != 0)
-		config_raise_unsupported(argument);
 }
 
 /* A bound as it will be: what the call says of it, else what it is. */
@@ -163,14 +155,6 @@ check_settings(const ConfigValue *values)
 		options_check("message_min", DatumGetJsonbP(values[SETTING_MESSAGE_MIN].value));
 	if (values[SETTING_MESSAGE_MAX].is_given)
 		options_check("message_max", DatumGetJsonbP(values[SETTING_MESSAGE_MAX].value));
-}
-
-/* Raise 0A000 for a given setting, which is good, that nothing applies yet. */
-static void
-refuse_unsupported_settings(const ConfigValue *values)
-{
-	refuse_unsupported_concurrency("concurrency", &values[SETTING_CONCURRENCY]);
-	refuse_unsupported_concurrency("concurrency_override", &values[SETTING_CONCURRENCY_OVERRIDE]);
 }
 
 /* The id of the stream's group of this name, or 0.  The caller has locked the stream. */
@@ -289,7 +273,6 @@ sqlstreams_create_group(PG_FUNCTION_ARGS)
 	start = group_start_read(fcinfo, 2);
 	check_settings(values);
 	check_bounds(values, NULL);
-	refuse_unsupported_settings(values);
 
 	PG_RETURN_INT64(create_group(stream_name, name, &start, values, if_not_exists));
 }
@@ -327,7 +310,6 @@ sqlstreams_alter_group(PG_FUNCTION_ARGS)
 	config_get_values(fcinfo, 2, settings, SETTING_COUNT, values);
 
 	check_settings(values);
-	refuse_unsupported_settings(values);
 	if (!PG_ARGISNULL(SETTING_COUNT + 2))
 		config_reset_values(PG_GETARG_ARRAYTYPE_P(SETTING_COUNT + 2), settings, SETTING_COUNT, values);
 
@@ -421,7 +403,7 @@ drop_group(const char *stream_name, const char *name, bool if_exists)
 	PushActiveSnapshot(GetLatestSnapshot());
 	delete_leases(&stream, group.group_id);
 	PopActiveSnapshot();
-	exception_group_delete_free(&stream, group.group_id, PG_INT64_MAX);
+	exception_group_delete_free(&stream, group.group_id, PG_INT64_MIN, PG_INT64_MAX);
 	cursor_delete(&stream, group.group_id);
 
 	values[0] = Int64GetDatum(group.group_id);

@@ -69,6 +69,7 @@ enum
 	GROUP_BINDINGS,
 	GROUP_SCHEMA_VERSION,
 	GROUP_SETTINGS,
+	GROUP_SUPERSEDED,
 	GROUP_COLUMNS
 };
 
@@ -454,6 +455,7 @@ put_group(GroupView *view, const ShownGroup *group)
 
 	nulls[GROUP_LAST_RESOLVED_AT] = true;
 
+	values[GROUP_SUPERSEDED] = Int64GetDatum(cursor.superseded);
 	values[GROUP_LAST_CLAIM_AT] = TimestampTzGetDatum(cursor.last_claim_at);
 	nulls[GROUP_LAST_CLAIM_AT] = cursor.last_claim_at == 0;
 	nulls[GROUP_CLAIM_HELD_BY] = !find_claim_holder(view, group->group_id, &holder);

@@ -49,12 +49,13 @@
 #define Anum_lease_members		11
 #define Anum_lease_consumer		12
 #define Anum_lease_exceptions	13
-#define LEASE_COLUMNS			13
+#define Anum_lease_keys			14
+#define LEASE_COLUMNS			14
 
 static const Oid lease_column_types[LEASE_COLUMNS] = {
 	INT8OID, INT8OID, INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID,
 	INT4OID, INT4OID, BOOLOID, INT8OID, BYTEAOID, TEXTOID,
-	BOOLOID
+	BOOLOID, CHAROID
 };
 
 #define Anum_resolved_claim_id		1
@@ -178,6 +179,7 @@ lease_insert(LeaseTables *tables, int64 group_id, const LeaseSegment *segment)
 	isnull[Anum_lease_consumer - 1] = segment->consumer == NULL;
 	values[Anum_lease_consumer - 1] = segment->consumer == NULL ? (Datum) 0 : CStringGetTextDatum(segment->consumer);
 	values[Anum_lease_exceptions - 1] = BoolGetDatum(segment->has_exceptions);
+	values[Anum_lease_keys - 1] = CharGetDatum((char) segment->keys);
 	(void) state_table_insert(&tables->leases, values, isnull);
 }
 
@@ -210,7 +212,44 @@ make_segment(LeaseTables *tables, HeapTuple tuple)
 	if (!isnull[Anum_lease_consumer - 1])
 		segment->consumer = TextDatumGetCString(values[Anum_lease_consumer - 1]);
 	segment->has_exceptions = DatumGetBool(values[Anum_lease_exceptions - 1]);
+	segment->keys = (LeaseKeys) DatumGetChar(values[Anum_lease_keys - 1]);
 	return segment;
+}
+
+/* Does the snapshot show a claim? */
+bool
+lease_exists(LeaseTables *tables, int64 claim_id, Snapshot snapshot)
+{
+	StateScan	scan;
+	ScanKeyData key;
+	bool		found;
+
+	ScanKeyInit(&key, Anum_lease_claim_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(claim_id));
+	state_scan_begin(&scan, &tables->leases, state_table_primary_key(&tables->leases), snapshot, 1, &key);
+	found = state_scan_next(&scan, ForwardScanDirection) != NULL;
+	state_scan_end(&scan);
+	return found;
+}
+
+/*
+ * Is a claim there, without any transaction that has begun to replace or remove
+ * it, or to resolve the message?
+ */
+bool
+lease_is_held_for_sure(LeaseTables *tables, int64 claim_id, int64 message_id)
+{
+	SnapshotData snapshot;
+	StateScan	scan;
+	ScanKeyData key;
+	bool		is_held;
+
+	InitDirtySnapshot(snapshot);
+	ScanKeyInit(&key, Anum_lease_claim_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(claim_id));
+	state_scan_begin(&scan, &tables->leases, state_table_primary_key(&tables->leases), &snapshot, 1, &key);
+	is_held = state_scan_next(&scan, ForwardScanDirection) != NULL &&
+		!TransactionIdIsValid(snapshot.xmin) && !TransactionIdIsValid(snapshot.xmax);
+	state_scan_end(&scan);
+	return is_held && !lease_is_resolved(tables, claim_id, message_id, &snapshot);
 }
 
 /* The segments of a group's claim that the snapshot shows, the anchor first. */

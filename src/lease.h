@@ -11,6 +11,14 @@
 #include "nodes/pg_list.h"
 #include "state_table.h"
 
+/* Have messages of a segment exclusive or ordered keys? */
+typedef enum LeaseKeys
+{
+	LEASE_KEYS_NONE = 'n',
+	LEASE_KEYS_ONE = 'o',		/* no key has two messages in the claim */
+	LEASE_KEYS_SEVERAL = 's'	/* one may have */
+} LeaseKeys;
+
 /*
  * A claim is one or more segments: messages that have shared their fate so
  * far.  Each is a row of claim_lease_<id>.
@@ -28,6 +36,7 @@ typedef struct LeaseSegment
 	IdSet		members;
 	char	   *consumer;		/* NULL: none */
 	bool		has_exceptions; /* its messages have rows in exception_queue */
+	LeaseKeys	keys;
 	bool		was_alone;		/* taken over: it was the claim's only message */
 } LeaseSegment;
 
@@ -44,6 +53,8 @@ extern void lease_close(LeaseTables *tables);
 extern int64 lease_draw_claim_id(void);
 extern void lease_insert(LeaseTables *tables, int64 group_id, const LeaseSegment *segment);
 extern TM_Result lease_delete(LeaseTables *tables, LeaseSegment *segment, bool wait);
+extern bool lease_exists(LeaseTables *tables, int64 claim_id, Snapshot snapshot);
+extern bool lease_is_held_for_sure(LeaseTables *tables, int64 claim_id, int64 message_id);
 extern List *lease_load_claim(LeaseTables *tables, int64 group_id, int64 claim_id, Snapshot snapshot);
 extern List *lease_remove_claim(LeaseTables *tables, int64 group_id, int64 claim_id);
 extern void lease_wait_for_claim(LeaseTables *tables, int64 group_id, int64 claim_id);

@@ -26,6 +26,7 @@
 #include "nodes/makefuncs.h"
 #include "miscadmin.h"
 #include "rewrite/rewriteHandler.h"
+#include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -394,6 +395,39 @@ fill_added_columns(TupleTableSlot *slot, EState *estate, ExprState **defaults)
 }
 
 /*
+ * Raise 39P01 if a trigger changed what names the row, or decides which message
+ * is its key's head: that is kept in other tables, too (compaction.c).
+ */
+static void
+check_row_after_triggers(Relation rel, TupleTableSlot *slot, const LogMessage *message)
+{
+	static const AttrNumber columns[] = {Anum_log_message_key, Anum_log_schema_version, Anum_log_compaction_rank};
+	bool		isnull;
+
+	if (DatumGetInt64(slot_getattr(slot, Anum_log_id, &isnull)) != message->id)
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("a trigger on table \"%s\" changed a message id", RelationGetRelationName(rel))));
+
+	(void) slot_getattr(slot, Anum_log_compaction_rank, &isnull);
+	if (isnull && message->isnull[Anum_log_compaction_rank - 1])
+		return;
+	for (int i = 0; i < lengthof(columns); i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(rel), columns[i] - 1);
+		Datum		value = slot_getattr(slot, columns[i], &isnull);
+
+		if (isnull != message->isnull[columns[i] - 1] ||
+			(!isnull && !datum_image_eq(value, message->values[columns[i] - 1],
+										attribute->attbyval, attribute->attlen)))
+			ereport(ERROR,
+					(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+					 errmsg("a trigger on table \"%s\" changed column \"%s\" of a compacted message",
+							RelationGetRelationName(rel), NameStr(attribute->attname))));
+	}
+}
+
+/*
  * Append a message with all that its owner put on the partition.  A trigger
  * may refuse the row: then its id is set to 0, as nothing is stored.
  */
@@ -401,8 +435,6 @@ static void
 append_row(ResultRelInfo *rri, EState *estate, TupleTableSlot *slot,
 		   ExprState **defaults, LogMessage *message)
 {
-	bool		isnull;
-
 	store_message(slot, message);
 	fill_added_columns(slot, estate, defaults);
 	ExecStoreVirtualTuple(slot);
@@ -412,10 +444,8 @@ append_row(ResultRelInfo *rri, EState *estate, TupleTableSlot *slot,
 
 	if (!ItemPointerIsValid(&slot->tts_tid))
 		message->id = 0;
-	else if (DatumGetInt64(slot_getattr(slot, Anum_log_id, &isnull)) != message->id)
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("a trigger on table \"%s\" changed a message id", RelationGetRelationName(rri->ri_RelationDesc))));
+	else
+		check_row_after_triggers(rri->ri_RelationDesc, slot, message);
 	ResetPerTupleExprContext(estate);
 }
 

@@ -13,6 +13,7 @@
 #include "utils/numeric.h"
 
 #include "arguments.h"
+#include "concurrency.h"
 #include "duration.h"
 #include "message_options.h"
 #include "options.h"
@@ -122,8 +123,10 @@ is_string(const JsonbValue *value, const char *string)
 static void
 check_concurrency(const char *path, const JsonbValue *value)
 {
-	if (!is_string(value, "parallel") && !is_string(value, "exclusive") &&
-		!is_string(value, "ordered"))
+	Concurrency concurrency;
+
+	if (value->type != jbvString ||
+		!concurrency_parse(value->val.string.val, value->val.string.len, &concurrency))
 		argument_raise_invalid(path, _("It must be \"parallel\", \"exclusive\" or \"ordered\"."));
 }
 
@@ -203,20 +206,9 @@ options_check(const char *argument, Jsonb *options)
 	check_argument(argument, options, &message_options);
 }
 
-/*
- * Check a stream's message_defaults.  Raises 22023 as options_check does, and
- * 0A000 for a concurrency that nothing applies yet.
- */
+/* Check a stream's message_defaults.  Raises 22023 as options_check does. */
 void
 options_check_message_defaults(Jsonb *defaults)
 {
-	JsonbValue	value;
-
 	check_argument("message_defaults", defaults, &message_defaults);
-
-	if (getKeyJsonValueFromContainer(&defaults->root, "concurrency", strlen("concurrency"), &value) &&
-		!is_string(&value, "parallel"))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("this value of argument \"message_defaults.concurrency\" is not supported yet")));
 }

@@ -13,10 +13,7 @@
 /* Raises 22023 naming the argument unless it is an object of known options. */
 extern void options_check(const char *argument, Jsonb *options);
 
-/*
- * As options_check, for message_defaults, which may also have "concurrency".
- * One that is not there yet is 0A000.
- */
+/* As options_check, for message_defaults, which may also have "concurrency". */
 extern void options_check_message_defaults(Jsonb *defaults);
 
 #endif							/* SQLSTREAMS_OPTIONS_H */

@@ -7,10 +7,12 @@
  *					are spent
  *		reject		dead
  *		delay		ready after the delay, or dead when its delays are spent
- *		release		as it was before the claim
+ *		release		as it was before the claim; a fresh message with an exclusive
+ *					or ordered key is ready at once
  *		expired		the lease was lost: fresh messages stay in a lease, for the
  *					next claim; an exception that was alone in its claim is
  *					charged a failure, others are ready at once, and suspect
+ *		deferred	it waits for its key
  *		split		fresh messages whose lease was lost once too often become
  *					exceptions: ready at once, and suspect
  *
@@ -42,11 +44,21 @@ outcome_begin(OutcomeWriter *writer, const Stream *stream, const ConsumerGroup *
 	delivery_log_begin(&writer->log, stream);
 }
 
-/* Does this outcome make an exception of a fresh message? */
+/* Does this outcome make an exception of a fresh message of the segment? */
 static bool
-makes_exception(Outcome outcome)
+makes_exception(const LeaseSegment *segment, Outcome outcome)
 {
-	return outcome != OUTCOME_ACK && outcome != OUTCOME_RELEASE && outcome != OUTCOME_EXPIRED;
+	switch (outcome)
+	{
+		case OUTCOME_ACK:
+		case OUTCOME_EXPIRED:
+			return false;
+		case OUTCOME_RELEASE:
+			/* while it waits, an ordered key must stay its */
+			return segment->keys != LEASE_KEYS_NONE;
+		default:
+			return true;
+	}
 }
 
 /* Does this outcome of the segment's messages write anything? */
@@ -55,7 +67,7 @@ outcome_leaves_trace(const OutcomeWriter *writer, const LeaseSegment *segment, O
 {
 	if (segment->has_exceptions || delivery_log_has(writer->stream, outcome))
 		return true;
-	return makes_exception(outcome);
+	return makes_exception(segment, outcome);
 }
 
 /* Open what is needed to read and write exceptions. */
@@ -114,6 +126,16 @@ static void
 make_ready(OutcomeWriter *writer, Exception *exception, int64 delay_us)
 {
 	exception_insert_ready(&writer->exceptions, writer->group->group_id, exception, delay_us, writer->not_before);
+}
+
+/* Insert the exception as one that waits for its key. */
+static void
+make_deferred(OutcomeWriter *writer, Exception *exception)
+{
+	exception->status = EXCEPTION_DEFERRED;
+	exception->claim_id = 0;
+	exception->due_at = exception->updated_at = GetCurrentTimestamp();
+	exception_insert(&writer->exceptions, writer->group->group_id, exception);
 }
 
 /* Insert the exception as dead. */
@@ -207,6 +229,11 @@ replace_exception(OutcomeWriter *writer, const LeaseSegment *segment, Exception 
 		case OUTCOME_EXPIRED:
 			lose(writer, segment, exception);
 			break;
+		case OUTCOME_DEFERRED:
+			make_deferred(writer, exception);
+			break;
+		case OUTCOME_SUPERSEDED:
+			break;
 		case OUTCOME_SPLIT:
 			count_up(&exception->takeovers);
 			exception->is_suspect = true;
@@ -267,13 +294,13 @@ outcome_write(OutcomeWriter *writer, const LeaseSegment *segment, int64 message_
 		return;
 	open_exceptions(writer);
 	old = MemoryContextSwitchTo(writer->scratch);
-	if (segment->has_exceptions || makes_exception(outcome))
+	if (segment->has_exceptions || makes_exception(segment, outcome))
 		remove_exception(writer, segment, &exception);
 	attempt = exception.attempts;
 	count_up(&attempt);
 	if (error != NULL)
 		exception.last_error = error;
-	if (segment->has_exceptions || makes_exception(outcome))
+	if (segment->has_exceptions || makes_exception(segment, outcome))
 		replace_exception(writer, segment, &exception, outcome, delay_us);
 	log_delivery(writer, segment, message_id, attempt, outcome, error);
 	MemoryContextSwitchTo(old);
@@ -293,6 +320,34 @@ outcome_write_all(OutcomeWriter *writer, const LeaseSegment *segment, Outcome ou
 		for (int64 n = 0; n < members->runs[i].count; n++)
 			outcome_write(writer, segment, members->runs[i].first + n, outcome, NULL, OUTCOME_BACKOFF);
 	}
+}
+
+/* Make fresh messages ready at once, as if their lease had not been. */
+void
+outcome_put_back(OutcomeWriter *writer, const LeaseSegment *segment)
+{
+	const IdSet *members = &segment->members;
+
+	open_exceptions(writer);
+	for (int i = 0; i < members->run_count; i++)
+	{
+		for (int64 n = 0; n < members->runs[i].count; n++)
+		{
+			Exception	exception = {.message_id = members->runs[i].first + n, .takeovers = segment->takeovers};
+
+			remove_exception(writer, segment, &exception);
+			make_ready(writer, &exception, 0);
+		}
+	}
+}
+
+/* Leave a wake-up for the keys of a claim (key_wakeup.c). */
+void
+outcome_wake(OutcomeWriter *writer, int64 claim_id, bool is_rescan)
+{
+	open_exceptions(writer);
+	exception_insert_wakeup(&writer->exceptions, writer->group->group_id, claim_id, is_rescan,
+							writer->not_before);
 }
 
 /* End writing. */

@@ -102,30 +102,10 @@ known_place(Oid log_oid, int64 number)
 static Oid
 find_by_name(const Stream *stream, int64 number, Snapshot snapshot)
 {
-	Relation	rel = table_open(RelationRelationId, AccessShareLock);
-	NameData	name;
-	ScanKeyData keys[2];
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	Oid			result = InvalidOid;
+	char		name[NAMEDATALEN];
 
-	snprintf(NameStr(name), NAMEDATALEN, "message_log_" INT64_FORMAT "_" INT64_FORMAT,
-			 stream->stream_id, number);
-	ScanKeyInit(&keys[0], Anum_pg_class_relname, BTEqualStrategyNumber, F_NAMEEQ, NameGetDatum(&name));
-	ScanKeyInit(&keys[1], Anum_pg_class_relnamespace, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(stream_schema_oid()));
-
-	/*
-	 * Not by a syscache: it can lag behind the snapshot, which may show a
-	 * producer's messages just before that producer's invalidations arrive.
-	 */
-	scan = systable_beginscan(rel, ClassNameNspIndexId, true, snapshot, 2, keys);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
-		result = ((Form_pg_class) GETSTRUCT(tuple))->oid;
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return result;
+	snprintf(name, sizeof(name), "message_log_" INT64_FORMAT "_" INT64_FORMAT, stream->stream_id, number);
+	return stream_find_relation(name, snapshot);
 }
 
 /* Is the open relation attached to the stream's log, with its columns? */
@@ -226,7 +206,7 @@ find_number(const Stream *stream, Oid oid, Snapshot snapshot)
 	HeapTuple	tuple;
 	int64		number = -1;
 
-	/* as in find_by_name, not by a syscache */
+	/* as in stream_find_relation, not by a syscache */
 	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(oid));
 	scan = systable_beginscan(rel, ClassOidIndexId, true, snapshot, 1, &key);
 	tuple = systable_getnext(scan);

@@ -28,9 +28,9 @@
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
-#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
+#include "access.h"
 #include "compat.h"
 #include "errors.h"
 #include "partition.h"
@@ -45,7 +45,7 @@
 typedef enum MakerKind
 {
 	MAKE_PARTITIONS,
-	MAKE_IDEMPOTENCY_TABLE
+	MAKE_FEATURE
 } MakerKind;
 
 /* What is to be made; handed to the worker in bgw_extra. */
@@ -55,6 +55,7 @@ typedef struct MakerTask
 	Oid			database;
 	Oid			log_oid;
 	int			lock_timeout_ms;
+	StorageFeature feature;		/* whose tables are made */
 	int64		stream_id;
 	int64		partition_size;
 	int64		number;			/* of the first partition */
@@ -75,8 +76,7 @@ is_done(const Stream *stream, const MakerTask *task)
 			table_close(rel, AccessShareLock);
 		return rel != NULL;
 	}
-	return OidIsValid(get_relname_relid(psprintf("idempotency_key_" INT64_FORMAT, task->stream_id),
-										stream_schema_oid()));
+	return storage_has_feature(task->stream_id, task->feature);
 }
 
 /* Make it, in the current transaction. */
@@ -89,7 +89,7 @@ do_task(const MakerTask *task)
 			partition_create(task->stream_id, task->log_oid, task->partition_size, number);
 	}
 	else
-		storage_create_idempotency_table(task->stream_id, task->log_oid);
+		storage_create_feature(task->stream_id, task->log_oid, task->feature);
 	CommandCounterIncrement();
 }
 
@@ -213,10 +213,14 @@ make_in_time(const Stream *stream, MakerTask *task)
 	AtEOXact_GUC(false, guc_nest_level);
 }
 
-/* Raise SS006 if the log is locked, else SS005: a worker could not do its task. */
+/*
+ * Raise SS001 if the stream was dropped meanwhile, SS006 if its log is locked,
+ * else SS005: a worker could not do its task.
+ */
 static void
 raise_not_made(const Stream *stream)
 {
+	(void) access_stream_owner(stream);
 	if (!ConditionalLockRelationOid(stream->log_oid, ShareUpdateExclusiveLock))
 		raise_lock_timeout(stream);
 	ereport(ERROR,
@@ -246,11 +250,11 @@ partition_maker_open(const Stream *stream, int64 number, int64 last_number)
 	return rel;
 }
 
-/* Make the table of the stream's idempotency keys.  Raises SS005 or SS006. */
+/* Make the tables of a feature of the stream.  Raises SS001, SS005 or SS006. */
 void
-partition_maker_make_idempotency_table(const Stream *stream)
+partition_maker_make_feature(const Stream *stream, StorageFeature feature)
 {
-	MakerTask	task = {.kind = MAKE_IDEMPOTENCY_TABLE};
+	MakerTask	task = {.kind = MAKE_FEATURE,.feature = feature};
 
 	make_in_time(stream, &task);
 	if (!is_done(stream, &task))

@@ -9,7 +9,6 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "funcapi.h"
-#include "storage/lmgr.h"
 #include "utils/builtins.h"
 
 #include "access.h"
@@ -40,28 +39,6 @@ return_rows(FunctionCallInfo fcinfo, const char *sql, int argument_count, Oid *t
 	SPI_finish();
 }
 
-/*
- * Find a stream that the caller may read, and keep it from being dropped until
- * the transaction ends.
- */
-static void
-open_stream(const char *name, Stream *stream)
-{
-	int64		locked_stream = 0;
-
-	for (;;)
-	{
-		stream_lookup(name, stream);
-		access_check_read(stream);
-		if (stream->stream_id == locked_stream)
-			return;
-		LockRelationOid(stream->log_oid, AccessShareLock);
-		if (stream_is_current(stream))
-			return;
-		locked_stream = stream->stream_id;
-	}
-}
-
 /* peek(stream, from_id, max_messages): messages in the order of their ids. */
 Datum
 sqlstreams_peek(PG_FUNCTION_ARGS)
@@ -73,7 +50,7 @@ sqlstreams_peek(PG_FUNCTION_ARGS)
 	Oid			types[2] = {INT8OID, INT8OID};
 	Datum		values[2];
 
-	open_stream(name, &stream);
+	access_open_to_read(name, &stream);
 	values[0] = Int64GetDatum(Max(from_id, stream.purged_through + 1));
 	values[1] = Int64GetDatum(limit);
 
@@ -98,7 +75,7 @@ sqlstreams_key_messages(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(1))
 		argument_raise_null("message_key");
-	open_stream(name, &stream);
+	access_open_to_read(name, &stream);
 	InitMaterializedSRF(fcinfo, 0);
 	key = argument_check_key(PG_GETARG_TEXT_PP(1), "message_key");
 	if (key == NULL)

@@ -5,8 +5,9 @@
  * All four have the same arguments but for the kind of body and for arrays in
  * place of values:
  *
- *		check the arguments -> take the idempotency keys -> enter the fence
- *		-> draw the ids -> append to the log
+ *		check the arguments -> take the idempotency keys, then the compaction
+ *		keys -> enter the fence -> draw the ids -> append to the log
+ *		-> write the compaction heads
  */
 #include "postgres.h"
 
@@ -21,6 +22,7 @@
 
 #include "access.h"
 #include "arguments.h"
+#include "compaction.h"
 #include "compat.h"
 #include "fence.h"
 #include "id_sequence.h"
@@ -52,7 +54,6 @@ enum
 	ARG_OPTIONS
 };
 
-#define CONCURRENCY_PARALLEL 'p'
 
 /* What is the same for all messages of a call. */
 typedef struct ProduceCall
@@ -64,8 +65,12 @@ typedef struct ProduceCall
 	bool		compaction;
 	bool		has_key_policy; /* concurrency is exclusive or ordered */
 	LogMessage	common;			/* the columns that do not differ */
+	LogMessage *messages;
+	int			count;
 	IdempotencyKey *keys;
 	int			key_count;
+	LogMessage **pending;		/* messages that are no duplicates */
+	int			pending_count;
 } ProduceCall;
 
 /* Set a column of a message. */
@@ -76,33 +81,22 @@ set_column(LogMessage *message, AttrNumber column, Datum value)
 	message->isnull[column - 1] = false;
 }
 
-/* Raise 0A000 for an argument whose effect does not exist yet. */
-static void
-raise_not_supported(const char *argument, const char *value)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("%s for argument \"%s\" is not supported yet", value, argument)));
-}
-
 /* Check the argument concurrency. */
 static void
 read_concurrency(FunctionCallInfo fcinfo, ProduceCall *call)
 {
-	char	   *concurrency;
+	text	   *name;
+	Concurrency concurrency;
 
 	if (PG_ARGISNULL(ARG_CONCURRENCY))
 		return;
-	concurrency = text_to_cstring(PG_GETARG_TEXT_PP(ARG_CONCURRENCY));
-	if (strcmp(concurrency, "exclusive") == 0 || strcmp(concurrency, "ordered") == 0)
-	{
-		call->has_key_policy = true;
-		if (call->compaction && concurrency[0] == 'o')
-			argument_raise_invalid("concurrency", _("It must not be \"ordered\" with compaction."));
-	}
-	else if (strcmp(concurrency, "parallel") != 0)
+	name = PG_GETARG_TEXT_PP(ARG_CONCURRENCY);
+	if (!concurrency_parse(VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name), &concurrency))
 		argument_raise_invalid("concurrency", _("It must be \"parallel\", \"exclusive\" or \"ordered\"."));
-	set_column(&call->common, Anum_log_concurrency, CharGetDatum(CONCURRENCY_PARALLEL));
+	if (call->compaction && concurrency == CONCURRENCY_ORDERED)
+		argument_raise_invalid("concurrency", _("It must not be \"ordered\" with compaction."));
+	call->has_key_policy = concurrency != CONCURRENCY_PARALLEL;
+	set_column(&call->common, Anum_log_concurrency, CharGetDatum((char) concurrency));
 }
 
 /* Check the argument deliver_at; one that is past changes nothing. */
@@ -143,16 +137,6 @@ read_common(FunctionCallInfo fcinfo, ProduceCall *call)
 	}
 }
 
-/* Raise 0A000 for what was checked and has no effect yet. */
-static void
-refuse_unsupported(const ProduceCall *call)
-{
-	if (call->compaction)
-		raise_not_supported("compaction", _("true"));
-	if (call->has_key_policy)
-		raise_not_supported("concurrency", _("a policy other than \"parallel\""));
-}
-
 /* Set the message's key, and check what depends on whether it has one. */
 static void
 set_message_key(const ProduceCall *call, LogMessage *message, text *key, int64 compaction_rank)
@@ -166,7 +150,9 @@ set_message_key(const ProduceCall *call, LogMessage *message, text *key, int64 c
 	else if (call->has_key_policy)
 		argument_raise_invalid(call->message_key_argument,
 							   _("Concurrency \"exclusive\" and \"ordered\" need a message key."));
-	if (compaction_rank != 0 && !call->compaction)
+	if (call->compaction)
+		set_column(message, Anum_log_compaction_rank, Int64GetDatum(compaction_rank));
+	else if (compaction_rank != 0)
 		argument_raise_invalid(call->compaction_rank_argument, _("It must be 0 without compaction."));
 }
 
@@ -197,96 +183,139 @@ add_idempotency_key(ProduceCall *call, text *key, int message)
 	}
 }
 
-/* Take the idempotency keys, making the table for them before the first one. */
+/*
+ * Find a stream that the current role may produce to, by name, and hold the call
+ * against its defaults.
+ */
 static void
-take_idempotency_keys(const char *name, Stream *stream, ProduceCall *call)
+find_stream(const char *name, const ProduceCall *call, Stream *stream)
 {
-	while (!idempotency_claim_keys(stream, call->keys, call->key_count))
-	{
-		partition_maker_make_idempotency_table(stream);
-		stream_lookup(name, stream);
-	}
-}
-
-/* Is there nothing to store? */
-static bool
-has_only_duplicates(const ProduceCall *call, int count)
-{
-	if (call->key_count < count)
-		return false;
-	for (int i = 0; i < call->key_count; i++)
-	{
-		if (!call->keys[i].is_duplicate)
-			return false;
-	}
-	return true;
+	stream_lookup(name, stream);
+	access_check_produce(stream);
+	if (call->compaction && stream->concurrency == CONCURRENCY_ORDERED &&
+		call->common.isnull[Anum_log_concurrency - 1])
+		argument_raise_invalid("compaction",
+							   _("It needs a \"concurrency\" where the stream's default is \"ordered\"."));
 }
 
 /*
- * Become a producer of the stream that has this name, with the idempotency keys
- * in hand; not if all messages are duplicates, for these hold nobody back.  The
- * stream may be altered, renamed or dropped until the fence's
- * lock is had; then the name is looked up again.
+ * Take the idempotency keys, making the table for them before the first one,
+ * and find out which messages are to be stored.
  */
 static void
-enter_stream(const char *name, ProduceCall *call, int count, Stream *stream)
+take_idempotency_keys(const char *name, Stream *stream, ProduceCall *call)
+{
+	bool	   *is_duplicate = palloc0(sizeof(bool) * Max(call->count, 1));
+
+	while (call->key_count > 0 && !idempotency_claim_keys(stream, call->keys, call->key_count))
+	{
+		partition_maker_make_feature(stream, STORAGE_IDEMPOTENCY);
+		find_stream(name, call, stream);
+	}
+
+	for (int i = 0; i < call->key_count; i++)
+		is_duplicate[call->keys[i].message] = call->keys[i].is_duplicate;
+	call->pending_count = 0;
+	for (int i = 0; i < call->count; i++)
+	{
+		if (!is_duplicate[i])
+			call->pending[call->pending_count++] = &call->messages[i];
+	}
+	pfree(is_duplicate);
+}
+
+/*
+ * Take the keys of the messages that are to be stored, if they are compacted,
+ * making the tables for that before the first one.
+ */
+static void
+take_compaction_keys(const char *name, Stream *stream, const ProduceCall *call)
+{
+	text	  **keys;
+
+	if (!call->compaction || call->pending_count == 0)
+		return;
+	keys = palloc(sizeof(text *) * call->pending_count);
+	for (int i = 0; i < call->pending_count; i++)
+		keys[i] = DatumGetTextPP(call->pending[i]->values[Anum_log_message_key - 1]);
+	while (!compaction_lock_keys(stream, keys, call->pending_count))
+	{
+		partition_maker_make_feature(stream, STORAGE_COMPACTION);
+		find_stream(name, call, stream);
+	}
+	pfree(keys);
+}
+
+/* Take all keys of the call in one stream, whichever has the name by then. */
+static void
+take_keys(const char *name, Stream *stream, ProduceCall *call)
+{
+	int64		stream_id;
+
+	do
+	{
+		take_idempotency_keys(name, stream, call);
+		stream_id = stream->stream_id;
+		take_compaction_keys(name, stream, call);
+	} while (stream->stream_id != stream_id);
+}
+
+/*
+ * Become a producer of the stream that has this name, with the keys in hand;
+ * not if all messages are duplicates, for these hold nobody back.  The stream
+ * may be altered, renamed or dropped until the fence's lock is had; then the
+ * name is looked up again.
+ */
+static void
+enter_stream(const char *name, ProduceCall *call, Stream *stream)
 {
 	int64		keys_of_stream = 0;
 	int64		entered_stream = 0;
 
-	stream_lookup(name, stream);
-	for (;;)
+	find_stream(name, call, stream);
+	while (stream->stream_id != entered_stream)
 	{
-		access_check_produce(stream);
-		if (stream->stream_id == entered_stream)
-			return;
-		if (call->key_count > 0 && keys_of_stream != stream->stream_id)
+		if (keys_of_stream != stream->stream_id)
 		{
-			take_idempotency_keys(name, stream, call);
+			take_keys(name, stream, call);
 			keys_of_stream = stream->stream_id;
 		}
-		if (has_only_duplicates(call, count))
+		if (call->pending_count == 0)
 			return;
 		fence_enter(stream);
 		if (stream_is_current(stream))
 			return;
 		entered_stream = stream->stream_id;
-		stream_lookup(name, stream);
+		find_stream(name, call, stream);
 	}
 }
 
 /* Append the messages of the call that are no duplicates, and give them ids. */
 static void
-append_messages(const char *name, ProduceCall *call, LogMessage *messages, int count)
+append_messages(const char *name, ProduceCall *call)
 {
 	Stream		stream;
-	LogMessage **pending = palloc(sizeof(LogMessage *) * count);
-	bool	   *is_duplicate = palloc0(sizeof(bool) * count);
-	int			pending_count = 0;
 	int64		first_id;
 	TimestampTz now;
 
-	enter_stream(name, call, count, &stream);
-	for (int i = 0; i < call->key_count; i++)
-		is_duplicate[call->keys[i].message] = call->keys[i].is_duplicate;
-	for (int i = 0; i < count; i++)
-	{
-		messages[i].id = 0;
-		if (!is_duplicate[i])
-			pending[pending_count++] = &messages[i];
-	}
-	if (pending_count == 0)
+	call->pending = palloc(sizeof(LogMessage *) * Max(call->count, 1));
+	for (int i = 0; i < call->count; i++)
+		call->messages[i].id = 0;
+	enter_stream(name, call, &stream);
+	if (call->pending_count == 0)
 		return;
 
-	if (!id_sequence_draw(&stream, pending_count, &first_id))
+	if (!id_sequence_draw(&stream, call->pending_count, &first_id))
 		stream_raise_table_missing(&stream);
 	now = GetCurrentTimestamp();
-	for (int i = 0; i < pending_count; i++)
+	for (int i = 0; i < call->pending_count; i++)
 	{
-		pending[i]->id = first_id + i;
-		set_column(pending[i], Anum_log_created_at, TimestampTzGetDatum(now));
+		call->pending[i]->id = first_id + i;
+		set_column(call->pending[i], Anum_log_created_at, TimestampTzGetDatum(now));
 	}
-	message_log_append(&stream, pending, pending_count);
+	message_log_append(&stream, call->pending, call->pending_count);
+	if (call->compaction)
+		compaction_write_heads(&stream, call->pending, call->pending_count);
 }
 
 /* The body of produce and produce_bytes. */
@@ -303,6 +332,8 @@ produce_one(FunctionCallInfo fcinfo, AttrNumber body_column, const char *body_ar
 	LogMessage	message;
 	char	   *name = argument_get_name(fcinfo, ARG_STREAM, "stream");
 
+	call.messages = &message;
+	call.count = 1;
 	call.keys = &key;
 	if (PG_ARGISNULL(ARG_BODY))
 		argument_raise_null(body_argument);
@@ -318,9 +349,8 @@ produce_one(FunctionCallInfo fcinfo, AttrNumber body_column, const char *body_ar
 		set_headers(&message, PG_GETARG_DATUM(ARG_HEADERS));
 	if (!PG_ARGISNULL(ARG_IDEMPOTENCY_KEY))
 		add_idempotency_key(&call, PG_GETARG_TEXT_PP(ARG_IDEMPOTENCY_KEY), 0);
-	refuse_unsupported(&call);
 
-	append_messages(name, &call, &message, 1);
+	append_messages(name, &call);
 	return message.id;
 }
 
@@ -387,8 +417,8 @@ read_bodies(FunctionCallInfo fcinfo, const char *argument, Oid type)
 	return bodies;
 }
 
-/* Make the messages of a batch, adding its idempotency keys to the call. */
-static LogMessage *
+/* Make the messages of a batch, with their idempotency keys. */
+static void
 make_batch(FunctionCallInfo fcinfo, ProduceCall *call, AttrNumber body_column, const ArrayArgument *bodies)
 {
 	int			count = bodies->count;
@@ -399,6 +429,8 @@ make_batch(FunctionCallInfo fcinfo, ProduceCall *call, AttrNumber body_column, c
 	ArrayArgument headers = read_array(fcinfo, ARG_HEADERS, "headers", JSONBOID, count);
 	LogMessage *messages = palloc_extended(sizeof(LogMessage) * Max(count, 1), MCXT_ALLOC_HUGE);
 
+	call->messages = messages;
+	call->count = count;
 	call->keys = palloc(sizeof(IdempotencyKey) * Max(count, 1));
 	for (int i = 0; i < count; i++)
 	{
@@ -414,7 +446,6 @@ make_batch(FunctionCallInfo fcinfo, ProduceCall *call, AttrNumber body_column, c
 		if (has_element(&idempotency_keys, i))
 			add_idempotency_key(call, DatumGetTextPP(idempotency_keys.values[i]), i);
 	}
-	return messages;
 }
 
 /* The body of produce_batch and produce_bytes_batch. */
@@ -430,17 +461,15 @@ produce_many(FunctionCallInfo fcinfo, AttrNumber body_column, const char *body_a
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	char	   *name = argument_get_name(fcinfo, ARG_STREAM, "stream");
 	ArrayArgument bodies = read_bodies(fcinfo, body_argument, body_type);
-	LogMessage *messages;
 
 	read_common(fcinfo, &call);
-	messages = make_batch(fcinfo, &call, body_column, &bodies);
-	refuse_unsupported(&call);
+	make_batch(fcinfo, &call, body_column, &bodies);
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	append_messages(name, &call, messages, bodies.count);
+	append_messages(name, &call);
 	for (int i = 0; i < bodies.count; i++)
 	{
-		Datum		id = Int64GetDatum(messages[i].id);
+		Datum		id = Int64GetDatum(call.messages[i].id);
 		bool		isnull = false;
 
 		tuplestore_putvalues(result->setResult, result->setDesc, &id, &isnull);

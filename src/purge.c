@@ -124,7 +124,7 @@ purge_groups(const Stream *stream, int64 last)
 		int64		group_id = ((ConfigGroup *) lfirst(cell))->group_id;
 
 		purge_claims_of_group(&tables, group_id, last);
-		exception_group_delete_free(stream, group_id, last);
+		exception_group_delete_free(stream, group_id, 0, last);
 	}
 	lease_close(&tables);
 	PopActiveSnapshot();

@@ -17,6 +17,8 @@
 
 #include "duration.h"
 #include "errors.h"
+#include "key_followers.h"
+#include "key_wakeup.h"
 #include "resolution.h"
 
 /* Raise SS004. */
@@ -217,6 +219,8 @@ typedef struct ResolutionCall
 	const Resolution *others;	/* NULL: they stay */
 	LeaseTables tables;
 	OutcomeWriter writer;
+	bool		has_followers;	/* some of what is named came by defer_followers */
+	bool		has_keys;		/* a message of the claim may have had a key */
 	int64		resolved_count;
 	int64		released_id;	/* the claim of what is handed back; 0: nothing yet */
 	TimestampTz released_at;
@@ -254,7 +258,10 @@ resolve_message(ResolutionCall *call, const LeaseSegment *segment, int64 message
 	call->resolved_count++;
 	outcome_write(&call->writer, segment, message_id, resolution->outcome,
 				  resolution->error, resolution->delay_us);
-	if (resolution->outcome == OUTCOME_RELEASE && !segment->has_exceptions)
+	if (resolution->outcome == OUTCOME_DEFERRED)
+		key_followers_defer(&call->writer, resolution->key, message_id);
+	if (resolution->outcome == OUTCOME_RELEASE && !segment->has_exceptions &&
+		segment->keys == LEASE_KEYS_NONE)
 		id_set_append(released, message_id);
 }
 
@@ -316,6 +323,34 @@ find_segment(List *segments, int64 message_id)
 	return -1;
 }
 
+/* Has a message of the claim's segments an exclusive or ordered key? */
+static bool
+has_keys(List *segments, LeaseKeys at_least)
+{
+	ListCell   *cell;
+
+	foreach(cell, segments)
+	{
+		LeaseKeys	keys = ((LeaseSegment *) lfirst(cell))->keys;
+
+		if (keys == LEASE_KEYS_SEVERAL || (keys == LEASE_KEYS_ONE && at_least == LEASE_KEYS_ONE))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Where one of several messages of a key is nacked or delayed, let the later ones
+ * of the claim wait for their key, whatever else the call says of them.
+ */
+static void
+defer_followers(ResolutionCall *call, List *segments)
+{
+	if (has_keys(segments, LEASE_KEYS_SEVERAL))
+		call->named = key_followers_add(&call->writer, call->claim_id, segments, call->others,
+										call->named, &call->named_count, &call->has_followers);
+}
+
 /* Resolve all messages of the claim; false when it is gone. */
 static bool
 resolve_claim(ResolutionCall *call)
@@ -325,11 +360,13 @@ resolve_claim(ResolutionCall *call)
 
 	if (count_members(segments) == 0)
 		return false;
+	call->has_keys = has_keys(segments, LEASE_KEYS_ONE);
 	for (int64 i = 0; i < call->named_count; i++)
 	{
 		if (find_segment(segments, call->named[i].message_id) < 0)
 			raise_message_lost(call->group, call->claim_id, call->named[i].message_id);
 	}
+	defer_followers(call, segments);
 	foreach(cell, segments)
 		resolve_segment(call, lfirst(cell));
 	return true;
@@ -344,8 +381,10 @@ resolve_named(ResolutionCall *call)
 
 	if (segments == NIL)
 		return false;
+	call->has_keys = has_keys(segments, LEASE_KEYS_ONE);
 	for (int i = 0; i < list_length(segments); i++)
 		id_set_init(&released[i]);
+	defer_followers(call, segments);
 	for (int64 i = 0; i < call->named_count; i++)
 	{
 		int64		message_id = call->named[i].message_id;
@@ -353,7 +392,12 @@ resolve_named(ResolutionCall *call)
 
 		if (place < 0 ||
 			!lease_insert_resolved(&call->tables, call->claim_id, message_id))
+		{
+			/* what somebody acked before does not follow */
+			if (call->named[i].outcome == OUTCOME_DEFERRED)
+				continue;
 			raise_message_lost(call->group, call->claim_id, message_id);
+		}
 		resolve_message(call, list_nth(segments, place), message_id, &call->named[i], &released[place]);
 	}
 	if (call->named_count > 0)
@@ -389,6 +433,10 @@ resolution_resolve(const Stream *stream, const ConsumerGroup *group, int64 claim
 	lease_open(stream, &call.tables);
 	outcome_begin(&call.writer, stream, group, NULL);
 	is_held = others != NULL ? resolve_claim(&call) : resolve_named(&call);
+	if (call.has_followers)
+		outcome_wake(&call.writer, claim_id, true);
+	else if (call.has_keys)
+		key_wakeup_if_awaited(&call.writer, claim_id);
 	*dead_count = call.writer.dead_count;
 	outcome_end(&call.writer);
 	if (call.released_id != 0)

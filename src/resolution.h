@@ -14,6 +14,7 @@ typedef struct Resolution
 	Outcome		outcome;
 	text	   *error;			/* NULL: none */
 	int64		delay_us;		/* of delay and nack; OUTCOME_BACKOFF: by policy */
+	text	   *key;			/* of OUTCOME_DEFERRED: what it waits for */
 } Resolution;
 
 pg_noreturn extern void resolution_raise_lost(const ConsumerGroup *group, int64 claim_id);

@@ -26,8 +26,8 @@
 #include "exception_group.h"
 #include "group.h"
 #include "group_start.h"
+#include "key_wakeup.h"
 #include "lease.h"
-#include "outcome.h"
 #include "partition.h"
 
 PG_FUNCTION_INFO_V1(sqlstreams_seek);
@@ -143,7 +143,7 @@ release_segment(Seek *seek, LeaseTables *tables, LeaseSegment *segment, GroupCur
 		return;
 	if (!segment->is_released)
 		outcome_write_all(writer, segment, OUTCOME_RELEASE);
-	if (segment->has_exceptions)
+	if (segment->has_exceptions || segment->keys != LEASE_KEYS_NONE)
 		return;
 	segment->expires_at = GetCurrentTimestamp();
 	lease_put_back(tables, seek->group.group_id, cursor, segment);
@@ -168,6 +168,7 @@ drop_claims(Seek *seek, LeaseTables *tables, List *claims, GroupCursor *cursor)
 		foreach(segment_cell, segments)
 			release_segment(seek, tables, lfirst(segment_cell), cursor, &writer);
 	}
+	key_wakeup_of_group(&writer);
 	outcome_end(&writer);
 }
 

@@ -31,6 +31,28 @@
 #define STATE_TABLE_SETTINGS \
 	"vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000"
 
+/* A table that producers make. */
+typedef struct FeatureTable
+{
+	StorageFeature feature;
+	const char *kind;
+	const char *body;
+} FeatureTable;
+
+static const FeatureTable feature_tables[] = {
+	{STORAGE_IDEMPOTENCY, "idempotency_key",
+		"(idempotency_key text COLLATE pg_catalog.\"C\" PRIMARY KEY,"
+	" created_at timestamptz NOT NULL) WITH (" STATE_TABLE_SETTINGS ")"},
+	{STORAGE_COMPACTION, "compaction_key",
+		"(message_key text COLLATE pg_catalog.\"C\" PRIMARY KEY) WITH (" STATE_TABLE_SETTINGS ")"},
+	{STORAGE_COMPACTION, "compaction_head",
+		"(message_key text COLLATE pg_catalog.\"C\","
+		" message_id bigint,"
+		" schema_version integer NOT NULL,"
+		" compaction_rank bigint NOT NULL,"
+	" PRIMARY KEY (message_key, message_id)) WITH (" STATE_TABLE_SETTINGS ")"}
+};
+
 /* Run one utility command.  The caller acts as the role that it needs. */
 void
 storage_execute(const char *sql)
@@ -184,6 +206,29 @@ create_failure_tables(int64 stream_id, Oid owner)
 							 " (message_id, ended_at)", stream_id, stream_id));
 }
 
+/* Make the tables for exclusive and ordered keys. */
+static void
+create_key_tables(int64 stream_id, Oid owner)
+{
+	create_table("message_key_lease", stream_id,
+				 "(group_id bigint,"
+				 " message_key text COLLATE pg_catalog.\"C\","
+				 " version bigint,"
+				 " claim_id bigint NOT NULL,"
+				 " ordered boolean NOT NULL,"
+				 " holders bigint[] NOT NULL,"
+				 " deferred boolean NOT NULL,"
+				 " deferred_from bigint NOT NULL,"
+				 " PRIMARY KEY (group_id, message_key, version)) WITH (" STATE_TABLE_SETTINGS ")", owner);
+	storage_execute(psprintf("CREATE INDEX message_key_lease_" INT64_FORMAT "_claim_id_idx ON sqlstreams.message_key_lease_" INT64_FORMAT
+							 " (claim_id, deferred)", stream_id, stream_id));
+	create_table("deferred_message", stream_id,
+				 "(group_id bigint,"
+				 " message_key text COLLATE pg_catalog.\"C\","
+				 " message_id bigint,"
+				 " PRIMARY KEY (group_id, message_key, message_id)) WITH (" STATE_TABLE_SETTINGS ")", owner);
+}
+
 /* Make the tables that keep the state of a stream's groups. */
 void
 storage_create_group_tables(const Stream *stream)
@@ -208,6 +253,7 @@ storage_create_group_tables(const Stream *stream)
 				 " due_writers xid8[],"
 				 " due_writers_from timestamptz[],"
 				 " filled_by_due boolean NOT NULL,"
+				 " superseded bigint NOT NULL,"
 				 " PRIMARY KEY (group_id, version)) WITH (" STATE_TABLE_SETTINGS ")", owner);
 	create_table("claim_lease", stream->stream_id,
 				 "(group_id bigint NOT NULL,"
@@ -223,6 +269,7 @@ storage_create_group_tables(const Stream *stream)
 				 " members bytea NOT NULL,"
 				 " consumer text,"
 				 " exceptions boolean NOT NULL,"
+				 " keys \"char\" NOT NULL,"
 				 " PRIMARY KEY (claim_id, segment)) WITH (" STATE_TABLE_SETTINGS ")", owner);
 	storage_execute(psprintf("CREATE INDEX claim_lease_" INT64_FORMAT "_expires_at_idx ON sqlstreams.claim_lease_" INT64_FORMAT
 							 " (group_id, expires_at, claim_id, segment)", stream->stream_id, stream->stream_id));
@@ -231,47 +278,70 @@ storage_create_group_tables(const Stream *stream)
 				 " message_id bigint,"
 				 " PRIMARY KEY (claim_id, message_id)) WITH (" STATE_TABLE_SETTINGS ")", owner);
 	create_failure_tables(stream->stream_id, owner);
+	create_key_tables(stream->stream_id, owner);
 	access_restore(&saved);
 }
 
-/* Make the table that keeps a stream's idempotency keys unless it exists. */
+/* Does the stream have this table? */
+static bool
+has_table(int64 stream_id, const char *kind)
+{
+	return OidIsValid(stream_table_oid(kind, stream_id));
+}
+
+/* Does the stream have all the tables of a feature? */
+bool
+storage_has_feature(int64 stream_id, StorageFeature feature)
+{
+	for (int i = 0; i < lengthof(feature_tables); i++)
+	{
+		if (feature_tables[i].feature == feature && !has_table(stream_id, feature_tables[i].kind))
+			return false;
+	}
+	return true;
+}
+
+/* Make the tables of a feature that do not exist; none if the stream does not. */
 void
-storage_create_idempotency_table(int64 stream_id, Oid log_oid)
+storage_create_feature(int64 stream_id, Oid log_oid, StorageFeature feature)
 {
 	AccessState saved;
-	Oid			owner = access_relation_owner(log_oid);
+	Oid			owner;
 
-	/* whoever has this lock before us may have made it */
+	/* whoever has this lock before us may have made them, or dropped the log */
 	LockRelationOid(log_oid, ShareUpdateExclusiveLock);
-	if (OidIsValid(get_relname_relid(psprintf("idempotency_key_" INT64_FORMAT, stream_id), stream_schema_oid())))
+	owner = access_relation_owner(log_oid);
+	if (!OidIsValid(owner))
 		return;
 	access_become_extension(&saved);
-	create_table("idempotency_key", stream_id,
-				 "(idempotency_key text COLLATE pg_catalog.\"C\" PRIMARY KEY,"
-				 " created_at timestamptz NOT NULL) WITH (" STATE_TABLE_SETTINGS ")", owner);
+	for (int i = 0; i < lengthof(feature_tables); i++)
+	{
+		if (feature_tables[i].feature == feature && !has_table(stream_id, feature_tables[i].kind))
+			create_table(feature_tables[i].kind, stream_id, feature_tables[i].body, owner);
+	}
 	access_restore(&saved);
 	stream_invalidate_all();
 }
 
 /*
  * Drop all tables of a stream that is locked.  Those of the groups come in the
- * order in which claims lock them.
+ * order in which claims lock them, the heads after the log as for who reads
+ * both.
  */
 void
 storage_drop_stream(const Stream *stream)
 {
 	static const char *const tables[] = {
-		"idempotency_key", "claim_lease", "claim_resolved", "exception_queue", "delivery_log", "group_cursor", "message_log"
+		"idempotency_key", "compaction_key", "claim_lease", "claim_resolved", "exception_queue", "delivery_log",
+		"message_key_lease", "deferred_message", "group_cursor", "message_log", "compaction_head"
 	};
 	AccessState saved;
 
 	access_become_extension(&saved);
 	for (int i = 0; i < lengthof(tables); i++)
 	{
-		char	   *name = psprintf("%s_" INT64_FORMAT, tables[i], stream->stream_id);
-
-		if (OidIsValid(get_relname_relid(name, stream_schema_oid())))
-			storage_execute(psprintf("DROP TABLE sqlstreams.%s", name));
+		if (has_table(stream->stream_id, tables[i]))
+			storage_execute(psprintf("DROP TABLE sqlstreams.%s_" INT64_FORMAT, tables[i], stream->stream_id));
 	}
 	if (OidIsValid(stream->sequence_oid))
 		storage_execute(psprintf("DROP SEQUENCE sqlstreams.message_id_" INT64_FORMAT, stream->stream_id));

@@ -7,9 +7,17 @@
 
 #include "stream.h"
 
+/* Features of a stream whose tables a producer makes when it first needs them. */
+typedef enum StorageFeature
+{
+	STORAGE_IDEMPOTENCY,
+	STORAGE_COMPACTION
+} StorageFeature;
+
 extern Oid	storage_create_stream(int64 stream_id, Oid owner);
 extern void storage_create_group_tables(const Stream *stream);
-extern void storage_create_idempotency_table(int64 stream_id, Oid log_oid);
+extern bool storage_has_feature(int64 stream_id, StorageFeature feature);
+extern void storage_create_feature(int64 stream_id, Oid log_oid, StorageFeature feature);
 extern void storage_hand_to_owner(const char *kind, const char *name, Oid owner);
 extern void storage_give_to(Oid table, Oid owner);
 extern void storage_drop_stream(const Stream *stream);

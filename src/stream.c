@@ -18,6 +18,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_collation.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
@@ -100,13 +101,42 @@ stream_invalidate_all(void)
 }
 
 /* The oid of a table of the stream, or InvalidOid. */
-static Oid
+Oid
 stream_table_oid(const char *kind, int64 stream_id)
 {
 	char		name[NAMEDATALEN];
 
 	snprintf(name, sizeof(name), "%s_" INT64_FORMAT, kind, stream_id);
 	return get_relname_relid(name, stream_schema_oid());
+}
+
+/*
+ * The relation of this name in the extension's schema that a snapshot shows
+ * (NULL: the latest), or InvalidOid.  Not by a syscache: it can lag behind the
+ * snapshot, which may show a producer's messages just before that producer's
+ * invalidations arrive.
+ */
+Oid
+stream_find_relation(const char *name, Snapshot snapshot)
+{
+	Relation	rel = table_open(RelationRelationId, AccessShareLock);
+	NameData	relname;
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	Oid			result = InvalidOid;
+
+	namestrcpy(&relname, name);
+	ScanKeyInit(&keys[0], Anum_pg_class_relname, BTEqualStrategyNumber, F_NAMEEQ, NameGetDatum(&relname));
+	ScanKeyInit(&keys[1], Anum_pg_class_relnamespace, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(stream_schema_oid()));
+	scan = systable_beginscan(rel, ClassNameNspIndexId, true, snapshot, 2, keys);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		result = ((Form_pg_class) GETSTRUCT(tuple))->oid;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return result;
 }
 
 /* Fill a stream from its row in sqlstreams.stream. */
@@ -128,7 +158,10 @@ fill_from_row(Stream *stream, HeapTuple tuple, TupleDesc desc)
 	stream->purged_through = DatumGetInt64(values[Anum_stream_purged_through]);
 	stream->delivery_log = *TextDatumGetCString(values[Anum_stream_delivery_log]);
 	if (!isnull[Anum_stream_message_defaults])
+	{
 		message_options_read(DatumGetJsonbP(values[Anum_stream_message_defaults]), &stream->asked_options);
+		stream->concurrency = concurrency_read(DatumGetJsonbP(values[Anum_stream_message_defaults]));
+	}
 	stream->log_oid = stream_table_oid("message_log", stream->stream_id);
 	stream->sequence_oid = stream_table_oid("message_id", stream->stream_id);
 	stream->fence_oid = get_rel_type_id(stream->log_oid);
@@ -136,8 +169,12 @@ fill_from_row(Stream *stream, HeapTuple tuple, TupleDesc desc)
 	stream->lease_oid = stream_table_oid("claim_lease", stream->stream_id);
 	stream->resolved_oid = stream_table_oid("claim_resolved", stream->stream_id);
 	stream->exception_oid = stream_table_oid("exception_queue", stream->stream_id);
+	stream->key_lease_oid = stream_table_oid("message_key_lease", stream->stream_id);
+	stream->deferred_oid = stream_table_oid("deferred_message", stream->stream_id);
 	stream->delivery_log_oid = stream_table_oid("delivery_log", stream->stream_id);
 	stream->idempotency_oid = stream_table_oid("idempotency_key", stream->stream_id);
+	stream->compaction_key_oid = stream_table_oid("compaction_key", stream->stream_id);
+	stream->compaction_head_oid = stream_table_oid("compaction_head", stream->stream_id);
 }
 
 /* Read a stream by name from the configuration; false when there is none. */

@@ -8,8 +8,10 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "utils/snapshot.h"
 
 #include "compat.h"
+#include "concurrency.h"
 #include "message_options.h"
 
 #define STREAM_NAME_MAX_BYTES 200
@@ -36,17 +38,23 @@ typedef struct Stream
 	int64		purged_through; /* ids up to this one are gone */
 	char		delivery_log;	/* a DeliveryLogMode */
 	AskedOptions asked_options; /* what its message_defaults ask for */
+	Concurrency concurrency;	/* as well */
 	Oid			log_oid;		/* message_log_<id>, the partitioned table */
 	Oid			sequence_oid;	/* message_id_<id> */
 	Oid			fence_oid;		/* what producers lock: see fence.c */
 	Oid			cursor_oid;		/* group_cursor_<id>; invalid before the first
-								 * group, as are the next four */
+								 * group, as are the next six */
 	Oid			lease_oid;		/* claim_lease_<id> */
 	Oid			resolved_oid;	/* claim_resolved_<id> */
 	Oid			exception_oid;	/* exception_queue_<id> */
 	Oid			delivery_log_oid;	/* delivery_log_<id> */
+	Oid			key_lease_oid;	/* message_key_lease_<id> */
+	Oid			deferred_oid;	/* deferred_message_<id> */
 	Oid			idempotency_oid;	/* idempotency_key_<id>; invalid before the
 									 * first key */
+	Oid			compaction_key_oid; /* compaction_key_<id>; invalid before the
+									 * first compacted message, as is the next */
+	Oid			compaction_head_oid;	/* compaction_head_<id> */
 } Stream;
 
 /* Column numbers of sqlstreams.stream. */
@@ -68,6 +76,8 @@ extern void stream_invalidate_all(void);
 extern uint64 stream_cache_generation(void);
 extern Oid	stream_schema_oid(void);
 extern Oid	stream_config_table_oid(const char *table);
+extern Oid	stream_table_oid(const char *kind, int64 stream_id);
+extern Oid	stream_find_relation(const char *name, Snapshot snapshot);
 extern void stream_check_name(const char *argument, const char *name, bool is_stream);
 extern const char *stream_clip_name(const char *name);
 pg_noreturn extern void stream_raise_not_found(const char *name);

@@ -208,8 +208,9 @@ static void
 hand_over(const Stream *stream)
 {
 	Oid			tables[] = {
-		stream->sequence_oid, stream->idempotency_oid, stream->lease_oid, stream->resolved_oid,
-		stream->exception_oid, stream->delivery_log_oid, stream->cursor_oid
+		stream->sequence_oid, stream->idempotency_oid, stream->compaction_key_oid, stream->compaction_head_oid,
+		stream->lease_oid, stream->resolved_oid, stream->exception_oid, stream->delivery_log_oid,
+		stream->key_lease_oid, stream->deferred_oid, stream->cursor_oid
 	};
 	Oid			owner = access_stream_owner(stream);
 	StreamPartition *partitions;
@@ -302,6 +303,8 @@ lock_tables_to_drop(const Stream *stream)
 {
 	if (OidIsValid(stream->idempotency_oid))
 		LockRelationOid(stream->idempotency_oid, AccessExclusiveLock);
+	if (OidIsValid(stream->compaction_key_oid))
+		LockRelationOid(stream->compaction_key_oid, AccessExclusiveLock);
 	if (OidIsValid(stream->fence_oid))
 		fence_close(stream);
 	if (OidIsValid(stream->sequence_oid))

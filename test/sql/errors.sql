@@ -34,7 +34,7 @@ SELECT * FROM tap.show($$ SELECT sqlstreams.produce('orders', NULL) $$);
 SELECT * FROM tap.show($$ SELECT sqlstreams.produce('orders', '1', options => '{"tiemout": "1s"}') $$);
 SELECT * FROM tap.show($$ SELECT sqlstreams.produce('orders', '1', concurrency => 'serial') $$);
 SELECT * FROM tap.show($$ SELECT sqlstreams.produce('orders', '1', compaction => true) $$);
-SELECT * FROM tap.show($$ SELECT sqlstreams.produce('orders', '1', 'k', compaction => true) $$);
+SELECT * FROM tap.show($$ SELECT sqlstreams.lock_compaction_head('orders', '') $$);
 SELECT * FROM tap.show($$ SELECT sqlstreams.produce('orders', '1', repeat('k', 1025)) $$);
 SELECT * FROM tap.show($$ SELECT sqlstreams.produce_batch('orders', '{1,2}', message_keys => '{a}') $$);
 SELECT * FROM tap.show($$ SELECT sqlstreams.produce_batch('orders', '{{1,2}}') $$);

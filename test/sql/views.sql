@@ -8,7 +8,7 @@ SELECT * FROM no_plan();
 -- the columns that users rely on, in order; more may follow
 SELECT is((SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = ('sqlstreams.' || v)::regclass AND attnum BETWEEN 1 AND n), columns, 'columns of ' || v)
   FROM (VALUES (1, 'streams', 16, 'stream stream_id owner messages_head settled_head partitions oldest_message_at newest_message_at bytes retention partition_size partition_interval idempotency_key_ttl delivery_log message_defaults maintenance_suspended'),
-               (2, 'consumer_groups', 25, 'stream consumer_group group_id claimed committed settled_head head backlog leased ready inflight deferred dead oldest_unclaimed_at oldest_unresolved_at next_due_at last_claim_at last_resolved_at claim_held_by held_back_by_pids held_back_by_prepared held_back_since bindings schema_version settings'),
+               (2, 'consumer_groups', 26, 'stream consumer_group group_id claimed committed settled_head head backlog leased ready inflight deferred dead oldest_unclaimed_at oldest_unresolved_at next_due_at last_claim_at last_resolved_at claim_held_by held_back_by_pids held_back_by_prepared held_back_since bindings schema_version settings superseded'),
                (3, 'partitions', 9, 'stream partition from_id to_id bytes created_at sealed_at state held_by'),
                (4, 'leases', 9, 'stream consumer_group claim_id consumer messages unresolved claimed_at expires_at takeovers')) u (i, v, n, columns) ORDER BY i;
 SELECT is_empty($$ SELECT FROM sqlstreams.streams UNION ALL SELECT FROM sqlstreams.consumer_groups UNION ALL SELECT FROM sqlstreams.partitions UNION ALL SELECT FROM sqlstreams.leases $$, 'all empty at first');

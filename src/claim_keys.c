@@ -1,0 +1,406 @@
+/*
+ * claim_keys.c
+ *		To which messages a claim gives the keys of its group.
+ *
+ * A message with an exclusive or ordered key is delivered if the key is free, or
+ * if this claim has it and may carry more of it.  Otherwise it is deferred: it
+ * becomes an exception that waits for its key.  What is known of a key is read
+ * once a claim, changed in memory, and written at its end.
+ *
+ * Who resolves a holder wakes the next claim if messages wait for its key
+ * (key_wakeup.c).  It looks for them after it has resolved, and a claim that
+ * lets the first message wait looks at the holder again after it has written so:
+ * one of the two sees the other.
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "claim.h"
+#include "deferred.h"
+#include "key_holder.h"
+
+/* What a claim knows of a key. */
+struct KeyState
+{
+	const text *key;			/* hash key */
+	KeyLease	lease;
+	bool		has_row;		/* the lease was read from the table */
+	bool		is_changed;
+	bool		has_new_deferred;	/* the first that waits came by this claim */
+	bool		needs_wakeup;	/* messages wait for it although it is free */
+	int64		given_count;	/* messages that this claim carries of it */
+	int64		blocker;		/* the message that has it; 0: it is free */
+	bool		is_blocker_open;	/* in a claim */
+};
+
+/* The keys that a claim has met. */
+struct ClaimKeys
+{
+	MemoryContext context;
+	Snapshot	snapshot;
+	StateTable	leases;
+	StateTable	deferred;
+	HTAB	   *states;
+};
+
+static uint32
+hash_key(const void *key, Size size)
+{
+	const text *value = *(const text *const *) key;
+
+	return hash_bytes((const unsigned char *) VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
+}
+
+static int
+match_key(const void *a, const void *b, Size size)
+{
+	const text *x = *(const text *const *) a;
+	const text *y = *(const text *const *) b;
+
+	if (VARSIZE_ANY_EXHDR(x) != VARSIZE_ANY_EXHDR(y))
+		return 1;
+	return memcmp(VARDATA_ANY(x), VARDATA_ANY(y), VARSIZE_ANY_EXHDR(x));
+}
+
+/* What the claim has met so far, opened at the first key. */
+static ClaimKeys *
+open_keys(Claim *claim)
+{
+	HASHCTL		ctl;
+	ClaimKeys  *keys = claim->keys;
+
+	if (keys != NULL)
+		return keys;
+	keys = palloc0(sizeof(ClaimKeys));
+	keys->context = AllocSetContextCreate(CurrentMemoryContext, "sqlstreams keys of a claim",
+										  ALLOCSET_DEFAULT_SIZES);
+	keys->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	key_lease_open(&claim->stream, &keys->leases);
+	deferred_open(&claim->stream, &keys->deferred);
+	ctl.keysize = sizeof(text *);
+	ctl.entrysize = sizeof(KeyState);
+	ctl.hash = hash_key;
+	ctl.match = match_key;
+	ctl.hcxt = keys->context;
+	keys->states = hash_create("sqlstreams keys of a claim", 256, &ctl,
+							   HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
+	claim->keys = keys;
+	return keys;
+}
+
+/* Set which message has a key; none when it is free. */
+static void
+find_blocker(Claim *claim, KeyState *state)
+{
+	KeyHolderTables tables = {&claim->stream, &claim->leases, &claim->exceptions};
+
+	state->blocker = key_holder_find(&tables, claim->group.group_id, &state->lease,
+									 claim->keys->snapshot, &state->is_blocker_open);
+}
+
+/* What is known of a key, read when it is met first. */
+static KeyState *
+find_state(Claim *claim, const text *key)
+{
+	ClaimKeys  *keys = open_keys(claim);
+	KeyState   *state = hash_search(keys->states, &key, HASH_FIND, NULL);
+	MemoryContext old;
+	KeyLease	lease = {0};
+	bool		has_row;
+
+	if (state != NULL)
+		return state;
+	old = MemoryContextSwitchTo(keys->context);
+	has_row = key_lease_find(&keys->leases, claim->group.group_id, key, keys->snapshot, &lease);
+	if (!has_row)
+		lease.key = DatumGetTextPCopy(PointerGetDatum(key));
+	key = lease.key;
+	state = hash_search(keys->states, &key, HASH_ENTER, NULL);
+	memset(state, 0, sizeof(KeyState));
+	state->key = key;
+	state->lease = lease;
+	state->has_row = has_row;
+	find_blocker(claim, state);
+	MemoryContextSwitchTo(old);
+	return state;
+}
+
+/* Does a message with a lower id wait for the key? */
+static bool
+has_deferred_before(Claim *claim, KeyState *state, int64 message_id)
+{
+	ItemPointerData tid;
+	int64		first;
+
+	if (!state->lease.has_deferred)
+		return false;
+	if (deferred_find_first(&claim->keys->deferred, claim->group.group_id, state->key,
+							state->lease.deferred_from, &first, &tid))
+		return first < message_id;
+	state->lease.has_deferred = false;
+	state->is_changed = true;
+	return false;
+}
+
+/* May a message have a key of which this claim already carries some? */
+static bool
+may_follow(Claim *claim, KeyState *state, int64 message_id)
+{
+	return state->given_count < claim->max_per_key &&
+		message_id > state->lease.holders[state->lease.holder_count - 1] &&
+		!has_deferred_before(claim, state, message_id);
+}
+
+/* Add a holder to the key's. */
+static void
+add_holder(Claim *claim, KeyState *state, int64 message_id)
+{
+	KeyLease   *lease = &state->lease;
+	int64	   *holders = MemoryContextAlloc(claim->keys->context, sizeof(int64) * (lease->holder_count + 1));
+
+	memcpy(holders, lease->holders, sizeof(int64) * lease->holder_count);
+	holders[lease->holder_count++] = message_id;
+	lease->holders = holders;
+}
+
+/* Give the key to a message as its only holder. */
+static void
+give_key(Claim *claim, KeyState *state, int64 message_id, bool is_ordered)
+{
+	KeyLease   *lease = &state->lease;
+
+	lease->claim_id = claim->claim_id;
+	lease->is_ordered = is_ordered;
+	lease->holder_count = 0;
+	lease->holders = NULL;
+	add_holder(claim, state, message_id);
+	state->blocker = 0;
+	state->needs_wakeup = false;
+	state->is_changed = true;
+}
+
+/*
+ * May a message have its key?  Not if another has it, nor if an earlier one
+ * waits for it.  The message that has it already, waiting to be tried again, goes
+ * on.
+ */
+static bool
+is_free_for(Claim *claim, KeyState *state, int64 message_id)
+{
+	if (state->blocker == message_id)
+		return true;
+	if (state->blocker != 0)
+		return false;
+	if (!has_deferred_before(claim, state, message_id))
+		return true;
+	state->needs_wakeup = true;
+	return false;
+}
+
+/*
+ * Give a message its key, if it is to be had; says whether it was.  The caller
+ * delivers the message or defers it.
+ */
+bool
+claim_keys_take(Claim *claim, const text *key, int64 message_id, Concurrency concurrency)
+{
+	KeyState   *state = find_state(claim, key);
+	bool		is_ordered = concurrency == CONCURRENCY_ORDERED;
+
+	if (state->given_count > 0)
+	{
+		if (!may_follow(claim, state, message_id))
+			return false;
+		add_holder(claim, state, message_id);
+		state->lease.is_ordered |= is_ordered;
+		claim->has_several_per_key = true;
+	}
+	else
+	{
+		if (!is_free_for(claim, state, message_id))
+			return false;
+		give_key(claim, state, message_id, is_ordered);
+	}
+	state->given_count++;
+	return true;
+}
+
+/*
+ * Give an ordered message, which is to be delivered later, its key meanwhile;
+ * says whether it was to be had.
+ */
+bool
+claim_keys_reserve(Claim *claim, const text *key, int64 message_id)
+{
+	KeyState   *state = find_state(claim, key);
+
+	if (state->given_count > 0 || !is_free_for(claim, state, message_id))
+		return false;
+	give_key(claim, state, message_id, true);
+	state->blocker = message_id;
+	state->is_blocker_open = false;
+	return true;
+}
+
+/* Let a message wait for its key. */
+void
+claim_keys_defer(Claim *claim, const text *key, int64 message_id)
+{
+	KeyState   *state = find_state(claim, key);
+	KeyLease   *lease = &state->lease;
+
+	deferred_insert(&claim->keys->deferred, claim->group.group_id, lease->key, message_id);
+	if (lease->has_deferred && lease->deferred_from <= message_id)
+		return;
+	state->has_new_deferred |= !lease->has_deferred;
+	lease->deferred_from = lease->has_deferred ? Min(lease->deferred_from, message_id) : message_id;
+	lease->has_deferred = true;
+	state->is_changed = true;
+}
+
+/*
+ * The keys that a wake-up is about: those of a claim (0: all of the group) for
+ * which messages wait.  is_rescan: such may have come without the key's row
+ * saying so.  A list of KeyState.
+ */
+List *
+claim_keys_woken(Claim *claim, int64 claim_id, bool is_rescan)
+{
+	ClaimKeys  *keys = open_keys(claim);
+	List	   *leases;
+	List	   *states = NIL;
+	ListCell   *cell;
+
+	if (claim_id == 0)
+		leases = key_lease_list_of_group(&keys->leases, claim->group.group_id, keys->snapshot);
+	else
+		leases = key_lease_list_of_claim(&keys->leases, claim->group.group_id, claim_id, !is_rescan, keys->snapshot);
+	foreach(cell, leases)
+	{
+		KeyState   *state = find_state(claim, ((KeyLease *) lfirst(cell))->key);
+
+		if (is_rescan && !state->lease.has_deferred)
+		{
+			state->lease.has_deferred = true;
+			state->is_changed = true;
+		}
+		if (is_rescan && state->lease.deferred_from != 0)
+		{
+			state->lease.deferred_from = 0;
+			state->is_changed = true;
+		}
+		states = lappend(states, state);
+	}
+	return states;
+}
+
+/*
+ * Take the next message that waits for the key, if it is to be had; false when
+ * there is none.  The caller gives it the key, or defers it again.
+ */
+bool
+claim_keys_next_deferred(Claim *claim, KeyState *state, int64 *message_id)
+{
+	ItemPointerData tid;
+
+	if (!state->lease.has_deferred || state->blocker != 0 ||
+		(state->given_count > 0 && state->given_count >= claim->max_per_key))
+		return false;
+	state->is_changed = true;
+	if (!deferred_find_first(&claim->keys->deferred, claim->group.group_id, state->key,
+							 state->lease.deferred_from, message_id, &tid))
+	{
+		state->lease.has_deferred = false;
+		state->needs_wakeup = false;
+		return false;
+	}
+	deferred_delete(&claim->keys->deferred, &tid);
+	state->lease.deferred_from = *message_id + 1;
+	return true;
+}
+
+/*
+ * Will nobody wake the next claim when the key becomes free?  That is so when
+ * it is free already, or when its holder is being resolved by a transaction that
+ * may not have seen that messages wait.
+ */
+bool
+claim_keys_is_unwatched(Claim *claim, const KeyState *state)
+{
+	if (!state->lease.has_deferred || state->given_count > 0)
+		return false;
+	if (state->blocker == 0)
+		return true;
+	return state->is_blocker_open &&
+		!lease_is_held_for_sure(&claim->leases, state->lease.claim_id, state->blocker);
+}
+
+const text *
+claim_keys_key(const KeyState *state)
+{
+	return state->key;
+}
+
+/* Is the key free, with messages waiting for it? */
+bool
+claim_keys_has_more(const KeyState *state)
+{
+	return state->lease.has_deferred && state->blocker == 0 && state->given_count == 0;
+}
+
+/* Write what has changed of a key. */
+static void
+write_state(Claim *claim, KeyState *state)
+{
+	if (claim->is_pop && state->given_count > 0)
+		state->lease.holder_count = 0;
+	if (state->has_row)
+		key_lease_delete(&claim->keys->leases, &state->lease);
+	key_lease_insert(&claim->keys->leases, claim->group.group_id, claim->cursor.version + 1, &state->lease);
+	claim->cursor_changed = true;
+}
+
+/* Does the next claim have to look at a key, whatever happens meanwhile? */
+static bool
+needs_wakeup(Claim *claim, const KeyState *state)
+{
+	if (claim->is_pop && state->given_count > 0)
+		return state->lease.has_deferred;
+	return (state->needs_wakeup && state->given_count == 0) ||
+		(state->has_new_deferred && claim_keys_is_unwatched(claim, state));
+}
+
+/* Write the keys that have changed, and wake-ups for those that need one. */
+void
+claim_keys_write(Claim *claim)
+{
+	ClaimKeys  *keys = claim->keys;
+	HASH_SEQ_STATUS status;
+	KeyState   *state;
+
+	if (keys == NULL)
+		return;
+	hash_seq_init(&status, keys->states);
+	while ((state = hash_seq_search(&status)) != NULL)
+	{
+		if (state->is_changed)
+			write_state(claim, state);
+	}
+	hash_seq_init(&status, keys->states);
+	while ((state = hash_seq_search(&status)) != NULL)
+	{
+		if (needs_wakeup(claim, state))
+			exception_insert_wakeup(&claim->exceptions, claim->group.group_id, state->lease.claim_id,
+									false, claim->cursor.due_from);
+	}
+	state_table_close(&keys->deferred);
+	state_table_close(&keys->leases);
+	UnregisterSnapshot(keys->snapshot);
+	MemoryContextDelete(keys->context);
+	claim->keys = NULL;
+}

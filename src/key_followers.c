@@ -1,0 +1,143 @@
+/*
+ * key_followers.c
+ *		Later messages of a key in one claim, when an earlier one has failed.
+ *
+ * A claim with max_per_key carries several messages of a key, to be run one after
+ * the other.  When one of them is nacked or delayed, those behind it that are not
+ * resolved before go back to wait for the key, also those that the same call
+ * names.  The rows of the keys are left alone, for only claims write these: the
+ * wake-up that follows says that there is more than they tell.
+ */
+#include "postgres.h"
+
+#include "utils/snapmgr.h"
+
+#include "deferred.h"
+#include "key_followers.h"
+#include "key_lease.h"
+
+/* The resolution of a message among those named, by id; NULL when it has none. */
+static Resolution *
+find_named(Resolution *named, int64 count, int64 message_id)
+{
+	for (int64 low = 0, high = count; low < high;)
+	{
+		int64		middle = low + (high - low) / 2;
+
+		if (named[middle].message_id == message_id)
+			return &named[middle];
+		if (named[middle].message_id < message_id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return NULL;
+}
+
+static int
+compare_resolutions(const void *a, const void *b)
+{
+	int64		x = ((const Resolution *) a)->message_id;
+	int64		y = ((const Resolution *) b)->message_id;
+
+	return (x > y) - (x < y);
+}
+
+/* The looking for followers. */
+typedef struct Followers
+{
+	List	   *segments;		/* of the claim */
+	const Resolution *others;	/* what those of them get that are not named */
+	Resolution *named;			/* as they were given, changed */
+	int64		named_count;
+	Resolution *added;
+	int64		added_count;
+} Followers;
+
+/* Is a message in one of the segments? */
+static bool
+is_member(List *segments, int64 message_id)
+{
+	ListCell   *cell;
+
+	foreach(cell, segments)
+	{
+		if (id_set_contains(&((LeaseSegment *) lfirst(cell))->members, message_id))
+			return true;
+	}
+	return false;
+}
+
+/* Let the holders of a key behind the first that fails wait for it. */
+static void
+add_of_key(Followers *followers, const KeyLease *lease)
+{
+	bool		has_failed = false;
+
+	for (int i = 0; i < lease->holder_count; i++)
+	{
+		int64		holder = lease->holders[i];
+		Resolution *named = find_named(followers->named, followers->named_count, holder);
+		const Resolution *resolution = named;
+		Resolution	deferred = {.message_id = holder, .outcome = OUTCOME_DEFERRED, .key = lease->key};
+
+		if (named == NULL && followers->others != NULL && is_member(followers->segments, holder))
+			resolution = followers->others;
+		if (!has_failed)
+			has_failed = resolution != NULL &&
+				(resolution->outcome == OUTCOME_NACK || resolution->outcome == OUTCOME_DELAY);
+		else if (named != NULL)
+			*named = deferred;
+		else
+			followers->added[followers->added_count++] = deferred;
+	}
+}
+
+/*
+ * The resolutions that are named, by id, with those of messages that have to wait
+ * behind one that fails.  others: what the other messages of the segments get;
+ * NULL if they stay.  *has_followers says whether any has to wait.
+ */
+const Resolution *
+key_followers_add(OutcomeWriter *writer, int64 claim_id, List *segments, const Resolution *others,
+				  const Resolution *named, int64 *named_count, bool *has_followers)
+{
+	Followers	followers = {.segments = segments, .others = others, .named_count = *named_count};
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	StateTable	keys;
+	List	   *leases;
+	ListCell   *cell;
+	int64		holder_count = 0;
+
+	key_lease_open(writer->stream, &keys);
+	leases = key_lease_list_of_claim(&keys, writer->group->group_id, claim_id, false, snapshot);
+	state_table_close(&keys);
+	UnregisterSnapshot(snapshot);
+
+	foreach(cell, leases)
+		holder_count += ((KeyLease *) lfirst(cell))->holder_count;
+	followers.named = palloc_extended(sizeof(Resolution) * Max(*named_count + holder_count, 1), MCXT_ALLOC_HUGE);
+	if (*named_count > 0)
+		memcpy(followers.named, named, sizeof(Resolution) * *named_count);
+	followers.added = followers.named + *named_count;
+	foreach(cell, leases)
+		add_of_key(&followers, lfirst(cell));
+
+	for (int64 i = 0; i < *named_count; i++)
+		*has_followers |= followers.named[i].outcome == OUTCOME_DEFERRED;
+	*has_followers |= followers.added_count > 0;
+	*named_count += followers.added_count;
+	qsort(followers.named, *named_count, sizeof(Resolution), compare_resolutions);
+	return followers.named;
+}
+
+/* Let a message, which has become an exception, wait for its key. */
+void
+key_followers_defer(OutcomeWriter *writer, text *key, int64 message_id)
+{
+	StateTable	table;
+
+	deferred_open(writer->stream, &table);
+	deferred_insert(&table, writer->group->group_id, key, message_id);
+	state_table_close(&table);
+}

@@ -1,0 +1,23 @@
+/*
+ * key_holder.h
+ *		Which message has a key.
+ */
+#ifndef SQLSTREAMS_KEY_HOLDER_H
+#define SQLSTREAMS_KEY_HOLDER_H
+
+#include "exception.h"
+#include "key_lease.h"
+#include "lease.h"
+
+/* The tables of a stream that say so, open. */
+typedef struct KeyHolderTables
+{
+	const Stream *stream;
+	LeaseTables *leases;
+	StateTable *exceptions;
+} KeyHolderTables;
+
+extern int64 key_holder_find(const KeyHolderTables *tables, int64 group_id, const KeyLease *lease,
+							 Snapshot snapshot, bool *is_open);
+
+#endif							/* SQLSTREAMS_KEY_HOLDER_H */
