@@ -21,7 +21,7 @@ sql($node, 'CREATE PROCEDURE burn() LANGUAGE plpgsql AS $$ BEGIN FOR i IN 1 .. 2
 $node->safe_psql('postgres', 'SET synchronous_commit = off; CALL burn()');
 sql($node, 'DROP PROCEDURE burn');
 
-sql($node, q{SELECT sqlstreams.create_stream('s', partition_size => 4, delivery_log => 'all')});
+my $id = sql($node, q{SELECT sqlstreams.create_stream('s', partition_size => 4, delivery_log => 'all')});
 sql($node, q{SELECT sqlstreams.create_group('s', 'g', initial_backoff => '2 hours', max_retries => 5)});
 sql($node, q{SELECT count(*) FROM sqlstreams.produce_batch('s', '{1,2,3,4,5,6,7,8}')});
 sql($node, q{SELECT sqlstreams.produce('s', '9', deliver_at => '2100-01-01Z')});
@@ -29,10 +29,12 @@ my $claim = sql($node, q{SELECT min(claim_id) FROM sqlstreams.claim('s', 'g', 8,
 sql($node, "SELECT sqlstreams.resolve('s', 'g', $claim, '{3,4,5,6,7}', '{reject,nack,nack,delay,ack}', '{no account,broken,broken,later,NULL}', ARRAY[NULL, '0', NULL, '3 hours', NULL]::interval[])");
 my $second = sql($node, q{SELECT min(claim_id) FROM sqlstreams.claim('s', 'g', 4, '1 hour')});
 
-# a failure that is open while a claim looks, and committed after it
+# a failure that is open while a claim looks, and committed after it; the clock is moved, as if it were from an hour ago
 my $open = session($node);
 $open->query_safe('BEGIN');
 $open->query_safe("SELECT sqlstreams.nack('s', 'g', $claim, '{1}', 'late', '0')");
+$open->query_safe("UPDATE sqlstreams.exception_queue_$id SET due_at = due_at - interval '1 hour' WHERE message_id = 1");
+sql($node, "UPDATE sqlstreams.group_cursor_$id SET due_from = '-infinity'");
 is(claimed($node), '', 'a claim does not get what an open transaction has made due');
 $open->query_safe('COMMIT');
 # one that is never committed there
