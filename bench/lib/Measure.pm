@@ -22,7 +22,7 @@ use List::Util qw(max min);
 use Time::HiRes qw(sleep time);
 
 our @EXPORT = qw(%options sql query sql_file background stop_background
-  pgbench copy_rate measure report ratio median);
+  pgbench copy_rate measure report ratio median each_client_count clients_in_words);
 
 our %options = (rounds => 5, seconds => 10);
 
@@ -204,6 +204,20 @@ sub measure
 	print STDERR "\r\e[K" if -t STDERR;
 	return;
 }
+
+# Calls the code with each of the client counts that were asked for, by default
+# with these.
+sub each_client_count
+{
+	my ($defaults, $code) = @_;
+	foreach my $clients (@{ $options{clients} // $defaults })
+	{
+		$code->($clients);
+	}
+	return;
+}
+
+sub clients_in_words { return $_[0] == 1 ? '1 client' : "$_[0] clients" }
 
 sub median
 {

@@ -4,8 +4,10 @@ package Scenarios;
 use strict;
 use warnings;
 use Exporter 'import';
+use Failures;
 use Measure;
 use Sides;
+use Steady;
 
 our @EXPORT_OK = qw(%scenarios);
 
@@ -27,21 +29,12 @@ our %scenarios = (
 	F1 => [ 'after --hold seconds of a snapshot held elsewhere', \&held_snapshot ],
 	F2 => [ 'with --messages in the log, with 64 groups', \&long_log ],
 	F3 => [ 'with --claimed messages claimed and not acked', \&many_claimed ],
+	F4 => [ 'with --exceptions that are not due, as many dead, --due that are due', \&many_exceptions ],
+	F5 => [ 'F1 while one claim in ten is nacked and due at once', \&failing_under_held_snapshot ],
+	E1 => [ 'nack, reject, redrive, claim + ack of what is due', \&failures ],
 	W1 => [ 'WAL per message, in and out', \&wal_bytes ],
 	W2 => [ 'table and index bytes per message', \&stored_bytes ],
 );
-
-sub each_client_count
-{
-	my ($defaults, $code) = @_;
-	foreach my $clients (@{ $options{clients} // $defaults })
-	{
-		$code->($clients);
-	}
-	return;
-}
-
-sub clients_in_words { return $_[0] == 1 ? '1 client' : "$_[0] clients" }
 
 #
 # Produce
@@ -245,23 +238,6 @@ sub ack_each
 # What must not slow anything down
 #
 
-# A claim side on a group that stays from round to round. Untimed, it sees to
-# it that the group has enough to read.
-sub lasting_claim
-{
-	my ($stream, $group, $n, %more) = @_;
-	my $side = claim_side($n, %more);
-	my $messages = $n == 1 ? 10_000 * $options{seconds} : $n == 10 ? 60_000 * $options{seconds} : 150_000 * $options{seconds};
-	$side->{vars} = { stream => $stream, group => $group, n => $n };
-	$side->{left} = "SELECT backlog FROM sqlstreams.consumer_groups WHERE stream = '$stream' AND consumer_group = '$group'";
-	$side->{before} = sub {
-		my $missing = $messages - query($side->{left});
-		fill_stream($stream, $missing) if $missing > 0;
-	};
-	$side->{grow} = sub { $messages *= 2 };
-	return $side;
-}
-
 # The sides of P1, P2, P4 and C1-C3 on one stream and group.
 sub all_kinds
 {
@@ -270,55 +246,21 @@ sub all_kinds
 		(map { produce_to($stream, $_, @c) } qw(produce produce_batch produce_idempotency_key produce_message_key)),
 		(map { lasting_claim($stream, $group, $_, @c) } 1, 10, 250));
 	$_->{name} .= $suffix foreach @sides;
-	return grep { !defined $options{only} || $_->{name} =~ /$options{only}/ } @sides;
+	return only(@sides);
 }
 
 sub held_snapshot
 {
+	fresh_stream('held');
+	query("SELECT sqlstreams.create_group('held', 'g')");
 	each_client_count([8], sub {
 		my @c = (clients => $_[0]);
-		fresh_stream('held');
-		query("SELECT sqlstreams.create_group('held', 'g')");
-		my @before = (all_kinds('held', 'g', '', @c), emit(1, @c));
-		measure(@before);
-
-		my $session = background("BEGIN ISOLATION LEVEL REPEATABLE READ;\nSELECT count(*), pg_current_xact_id() FROM pg_class;");
-		print "the snapshot is held for $options{hold} s, under claims, acks and produces ...\n";
-		my ($rate, $said) = pgbench([ '-T', $options{hold} ],
+		under_held_snapshot('F1', $_[0],
+			sub { all_kinds('held', 'g', '', @c) },
 			{ %{ lasting_claim('held', 'g', 1, @c) }, weight => 100 },
 			{ %{ produce_to('held', 'produce_idempotency_key') }, weight => 100 },
 			{ %{ produce_to('held', 'produce_batch') }, weight => 1 });
-		die "pgbench failed:\n$said\n" if !defined $rate;
-		my @after = (all_kinds('held', 'g', '', @c), emit(1, @c));
-		$_->{name} .= ' after' foreach @after;
-		measure(@after);
-		stop_background($session);
-
-		# The two halves are minutes apart: the floor says what the machine did.
-		report("F1 after $options{hold} s of a held snapshot, " . clients_in_words(@_), [ @before, @after ],
-			map {
-				my $name = $_->{name};
-				{
-					label => "$name, after / before, of floor-wal's",
-					goal  => 0.95,
-					value => sub {
-						my $r = shift;
-						($r->{"$name after"} / $r->{'floor-wal after'}) / ($r->{$name} / $r->{'floor-wal'});
-					}
-				}
-			} grep { $_->{name} ne 'floor-wal' } @before);
 	});
-	return;
-}
-
-# Sides of two or more kinds of stream in turn, against those of the first.
-sub beside_each_other
-{
-	my ($title, $first, @others) = @_;
-	my @all = map { my $i = $_; map { $_->[$i] } $first, @others } 0 .. $#$first;
-	measure(@all);
-	report($title, \@all,
-		map { my $other = $_; map { ratio($other->[$_]{name}, $first->[$_]{name}, 0.95) } 0 .. $#$first } @others);
 	return;
 }
 
