@@ -42,8 +42,8 @@ typedef struct Claim
 	GroupCursor cursor;
 	bool		cursor_changed;
 	bool		has_charged;	/* a lost lease counted as a failure */
-	bool		has_keys;		/* a message with an exclusive or ordered key was
-								 * returned */
+	bool		has_key;		/* claim_take_key gave the last message its key */
+	bool		has_keys;		/* ... or any that was returned */
 	bool		has_several_per_key;	/* more than one of a key */
 	ClaimKeys  *keys;			/* NULL until the first is met */
 	CompactionReader *heads;	/* NULL unless a scan has met a compacted message */
@@ -83,11 +83,13 @@ extern Concurrency claim_concurrency(const Claim *claim, LogScan *scan);
 extern text *claim_message_key(LogScan *scan);
 extern void claim_supersede(Claim *claim, int64 message_id, int32 attempts);
 extern void claim_defer(Claim *claim, LogScan *scan, Exception *exception);
-extern bool claim_take_key(Claim *claim, LogScan *scan);
+extern bool claim_take_key(Claim *claim, LogScan *scan, bool was_held);
 
 /* claim_keys.c */
 extern bool claim_keys_take(Claim *claim, const text *key, int64 message_id, Concurrency concurrency);
 extern bool claim_keys_reserve(Claim *claim, const text *key, int64 message_id);
+extern KeyState *claim_keys_drop(Claim *claim, const text *key, int64 message_id);
+extern bool claim_keys_has(Claim *claim, const text *key, int64 message_id);
 extern void claim_keys_defer(Claim *claim, const text *key, int64 message_id);
 extern List *claim_keys_woken(Claim *claim, int64 claim_id, bool is_rescan);
 extern bool claim_keys_next_deferred(Claim *claim, KeyState *state, int64 *message_id);

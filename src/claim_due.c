@@ -102,7 +102,7 @@ deliver(DueReturn *due, Exception *exception)
 	due->returned[due->returned_count++] = exception->message_id;
 	due->messages_left--;
 	due->takeovers = Max(due->takeovers, exception->takeovers);
-	due->has_keys |= claim_concurrency(due->claim, due->scan) != CONCURRENCY_PARALLEL;
+	due->has_keys |= due->claim->has_key;
 	due->has_suspect |= exception->is_suspect;
 }
 
@@ -137,29 +137,6 @@ forget(Exception *exception)
 		pfree(exception->last_error);
 }
 
-/* Deliver an exception that is due, or leave it for another time. */
-static void
-return_exception(DueReturn *due, const DueException *found)
-{
-	Claim	   *claim = due->claim;
-	Exception	exception = {0};
-
-	if (!has_room(due) ||
-		!exception_find(&claim->exceptions, claim->group.group_id, found->message_id, due->snapshot, &exception) ||
-		!exception_delete(&claim->exceptions, &exception, false))
-		exception_leave_due(&claim->cursor, found);
-	else if (!is_deliverable(due, &exception))
-		;
-	else if (claim_take_key(claim, due->scan))
-		deliver(due, &exception);
-	else
-	{
-		claim_defer(claim, due->scan, &exception);
-		claim->scan_left--;
-	}
-	forget(&exception);
-}
-
 /*
  * Deliver a message that has waited for its key, or find out why it is not to be
  * delivered; false when it goes on waiting, and with it those behind.
@@ -190,7 +167,7 @@ return_deferred(DueReturn *due, const text *key, int64 message_id)
 			(void) claim_keys_reserve(claim, key, message_id);
 		put_back(due, &exception, EXCEPTION_READY, deliver_at);
 	}
-	else if (claim_take_key(claim, due->scan))
+	else if (claim_take_key(claim, due->scan, false))
 		deliver(due, &exception);
 	else
 		claim_defer(claim, due->scan, &exception);
@@ -209,6 +186,44 @@ return_waiting(DueReturn *due, KeyState *state)
 		   return_deferred(due, claim_keys_key(state), message_id))
 		CHECK_FOR_INTERRUPTS();
 	return claim_keys_has_more(state);
+}
+
+/* A message is not delivered: those that wait for its key come next. */
+static void
+give_key_away(DueReturn *due, int64 message_id)
+{
+	text	   *key = NULL;
+	KeyState   *state = NULL;
+
+	if (find_message(due, message_id))
+		key = claim_message_key(due->scan);
+	if (key != NULL)
+		state = claim_keys_drop(due->claim, key, message_id);
+	if (state != NULL)
+		(void) return_waiting(due, state);
+}
+
+/* Deliver an exception that is due, or leave it for another time. */
+static void
+return_exception(DueReturn *due, const DueException *found)
+{
+	Claim	   *claim = due->claim;
+	Exception	exception = {0};
+
+	if (!has_room(due) ||
+		!exception_find(&claim->exceptions, claim->group.group_id, found->message_id, due->snapshot, &exception) ||
+		!exception_delete(&claim->exceptions, &exception, false))
+		exception_leave_due(&claim->cursor, found);
+	else if (!is_deliverable(due, &exception))
+		give_key_away(due, found->message_id);
+	else if (claim_take_key(claim, due->scan, true))
+		deliver(due, &exception);
+	else
+	{
+		claim_defer(claim, due->scan, &exception);
+		claim->scan_left--;
+	}
+	forget(&exception);
 }
 
 /*

@@ -164,7 +164,7 @@ return_again(Claim *claim, LogScan *scan, const LeaseSegment *segment, List **re
 
 	if (claim_is_superseded(claim, scan))
 		claim_supersede(claim, message_id, 0);
-	else if (segment->keys != LEASE_KEYS_NONE && !claim_take_key(claim, scan))
+	else if (segment->keys != LEASE_KEYS_NONE && !claim_take_key(claim, scan, true))
 		claim_defer(claim, scan, &exception);
 	else
 	{

@@ -140,14 +140,12 @@ take_row(Claim *claim, LogScan *scan, FreshMessages *returned)
 		claim_supersede(claim, message_id, 0);
 	else if (claim_is_for_later(claim, scan, &deliver_at))
 		keep_row_for_later(claim, scan, deliver_at);
-	else if (!claim_take_key(claim, scan))
+	else if (!claim_take_key(claim, scan, false))
 		claim_defer(claim, scan, &exception);
 	else
 	{
-		bool		has_key = claim_concurrency(claim, scan) != CONCURRENCY_PARALLEL;
-
 		claim_return_message(claim, scan, &never);
-		id_set_append(has_key ? &returned->keyed : &returned->others, message_id);
+		id_set_append(claim->has_key ? &returned->keyed : &returned->others, message_id);
 		is_stepped_over = false;
 	}
 	if (is_stepped_over)

@@ -247,6 +247,29 @@ claim_keys_reserve(Claim *claim, const text *key, int64 message_id)
 	return true;
 }
 
+/*
+ * Take its key from a message that is not to be delivered any more.  Returns the
+ * key if others wait for it, NULL otherwise.
+ */
+KeyState *
+claim_keys_drop(Claim *claim, const text *key, int64 message_id)
+{
+	KeyState   *state = find_state(claim, key);
+
+	if (state->blocker != message_id)
+		return NULL;
+	state->blocker = 0;
+	state->needs_wakeup = state->lease.has_deferred;
+	return state->lease.has_deferred ? state : NULL;
+}
+
+/* Has a message its key, also if its policy does not ask for it any more? */
+bool
+claim_keys_has(Claim *claim, const text *key, int64 message_id)
+{
+	return find_state(claim, key)->blocker == message_id;
+}
+
 /* Let a message wait for its key. */
 void
 claim_keys_defer(Claim *claim, const text *key, int64 message_id)

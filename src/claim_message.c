@@ -91,16 +91,21 @@ claim_concurrency(const Claim *claim, LogScan *scan)
 
 /*
  * Give the message where the scan is its key, if it needs it; false when that is
- * not to be had.
+ * not to be had.  was_held: it may have the key from before the group's policy
+ * changed, and others wait for it.
  */
 bool
-claim_take_key(Claim *claim, LogScan *scan)
+claim_take_key(Claim *claim, LogScan *scan, bool was_held)
 {
 	Concurrency concurrency = claim_concurrency(claim, scan);
+	text	   *key = claim_message_key(scan);
+	int64		message_id = message_log_scan_id(scan);
 
-	if (concurrency == CONCURRENCY_PARALLEL)
+	claim->has_key = concurrency != CONCURRENCY_PARALLEL ||
+		(was_held && key != NULL && claim_keys_has(claim, key, message_id));
+	if (!claim->has_key)
 		return true;
-	if (!claim_keys_take(claim, claim_message_key(scan), message_log_scan_id(scan), concurrency))
+	if (!claim_keys_take(claim, key, message_id, concurrency))
 		return false;
 	claim->has_keys = true;
 	return true;
