@@ -25,15 +25,6 @@
 /* How many to read at once of which some may be of another version. */
 #define DUE_STEP 1000
 
-static int
-compare_ids(const void *a, const void *b)
-{
-	int64		x = *(const int64 *) a;
-	int64		y = *(const int64 *) b;
-
-	return (x > y) - (x < y);
-}
-
 /* The returning of exceptions by one claim. */
 typedef struct DueReturn
 {
@@ -298,7 +289,7 @@ lease_returned(DueReturn *due)
 	IdSet		members;
 
 	id_set_init(&members);
-	qsort(due->returned, due->returned_count, sizeof(int64), compare_ids);
+	qsort(due->returned, due->returned_count, sizeof(int64), id_compare);
 	for (int64 i = 0; i < due->returned_count; i++)
 		id_set_append(&members, due->returned[i]);
 	claim_lease_messages(due->claim, &members, due->takeovers, true, due->has_keys);

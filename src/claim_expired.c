@@ -14,6 +14,7 @@
 
 #include "claim.h"
 #include "key_wakeup.h"
+#include "lease_take.h"
 #include "outcome.h"
 
 /* A segment that is being taken over. */
@@ -37,15 +38,6 @@ typedef struct TakenMessage
 	int64		id;
 	TakenSegment *owner;
 } TakenMessage;
-
-static int
-compare_taken(const void *a, const void *b)
-{
-	int64		x = ((const TakenMessage *) a)->id;
-	int64		y = ((const TakenMessage *) b)->id;
-
-	return (x > y) - (x < y);
-}
 
 /*
  * Write down that leases were lost, and leave those segments whose messages
@@ -129,7 +121,7 @@ merge_taken(Claim *claim, TakenSegment *taken, int taken_count, int64 *count)
 			}
 		}
 	}
-	qsort(messages, *count, sizeof(TakenMessage), compare_taken);
+	qsort(messages, *count, sizeof(TakenMessage), id_compare);
 	return messages;
 }
 

@@ -340,15 +340,6 @@ sqlstreams_exceptions(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-static int
-compare_ids(const void *a, const void *b)
-{
-	int64		x = *(const int64 *) a;
-	int64		y = *(const int64 *) b;
-
-	return (x > y) - (x < y);
-}
-
 /* The ids of argument message_ids, each once.  Raises 22004 for a NULL. */
 static int64 *
 read_ids(FunctionCallInfo fcinfo, int number, int *count)
@@ -363,7 +354,7 @@ read_ids(FunctionCallInfo fcinfo, int number, int *count)
 		argument_check_element("message_ids", isnull, i);
 		ids[i] = DatumGetInt64(elements[i]);
 	}
-	qsort(ids, element_count, sizeof(int64), compare_ids);
+	qsort(ids, element_count, sizeof(int64), id_compare);
 	*count = 0;
 	for (int i = 0; i < element_count; i++)
 	{

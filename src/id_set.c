@@ -16,6 +16,16 @@
 
 #define INITIAL_RUNS 8
 
+/* Order ids, or what begins with one: for qsort. */
+int
+id_compare(const void *a, const void *b)
+{
+	int64		x = *(const int64 *) a;
+	int64		y = *(const int64 *) b;
+
+	return (x > y) - (x < y);
+}
+
 /* Make an empty set in the current memory context. */
 void
 id_set_init(IdSet *set)

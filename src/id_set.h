@@ -22,6 +22,7 @@ typedef struct IdSet
 	IdRun	   *runs;
 } IdSet;
 
+extern int	id_compare(const void *a, const void *b);
 extern void id_set_init(IdSet *set);
 extern void id_set_append(IdSet *set, int64 id);
 extern void id_set_append_run(IdSet *set, int64 first, int64 count);

@@ -34,15 +34,6 @@ find_named(Resolution *named, int64 count, int64 message_id)
 	return NULL;
 }
 
-static int
-compare_resolutions(const void *a, const void *b)
-{
-	int64		x = ((const Resolution *) a)->message_id;
-	int64		y = ((const Resolution *) b)->message_id;
-
-	return (x > y) - (x < y);
-}
-
 /* The looking for followers. */
 typedef struct Followers
 {
@@ -127,7 +118,7 @@ key_followers_add(OutcomeWriter *writer, int64 claim_id, List *segments, const R
 		*has_followers |= followers.named[i].outcome == OUTCOME_DEFERRED;
 	*has_followers |= followers.added_count > 0;
 	*named_count += followers.added_count;
-	qsort(followers.named, *named_count, sizeof(Resolution), compare_resolutions);
+	qsort(followers.named, *named_count, sizeof(Resolution), id_compare);
 	return followers.named;
 }
 

@@ -5,7 +5,7 @@
 #ifndef SQLSTREAMS_KEY_FOLLOWERS_H
 #define SQLSTREAMS_KEY_FOLLOWERS_H
 
-#include "resolution.h"
+#include "outcome.h"
 
 extern const Resolution *key_followers_add(OutcomeWriter *writer, int64 claim_id, List *segments,
 										   const Resolution *others, const Resolution *named,

@@ -66,8 +66,8 @@ extern bool lease_insert_resolved(LeaseTables *tables, int64 claim_id, int64 mes
 extern bool lease_is_resolved(LeaseTables *tables, int64 claim_id, int64 message_id, Snapshot snapshot);
 extern void lease_hint_not_after(GroupCursor *cursor, TimestampTz when);
 extern void lease_put_back(LeaseTables *tables, int64 group_id, GroupCursor *cursor, LeaseSegment *segment);
-extern List *lease_take_expired(LeaseTables *tables, int64 group_id, GroupCursor *cursor, bool *cursor_changed,
-								TimestampTz now, bool is_idle, int32 max_reclaims, int64 max_messages);
-extern bool lease_is_spent(const LeaseSegment *segment, int32 max_reclaims);
+extern void lease_begin_ends(StateScan *scan, LeaseTables *tables, int64 group_id, TimestampTz from,
+							 TimestampTz to, Snapshot snapshot);
+extern bool lease_next_end(StateScan *scan, LeaseTables *tables, TimestampTz *expires_at, int64 *claim_id);
 
 #endif							/* SQLSTREAMS_LEASE_H */

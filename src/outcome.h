@@ -13,6 +13,16 @@
 /* Instead of a delay: as the message's policy says. */
 #define OUTCOME_BACKOFF (-1)
 
+/* What is said of a message, or of all others. */
+typedef struct Resolution
+{
+	int64		message_id;
+	Outcome		outcome;
+	text	   *error;			/* NULL: none */
+	int64		delay_us;		/* of delay and nack; OUTCOME_BACKOFF: by policy */
+	text	   *key;			/* of OUTCOME_DEFERRED: what it waits for */
+} Resolution;
+
 /* Writes what became of messages of one group. */
 typedef struct OutcomeWriter
 {

@@ -7,16 +7,6 @@
 
 #include "outcome.h"
 
-/* What is said of a message, or of all others. */
-typedef struct Resolution
-{
-	int64		message_id;
-	Outcome		outcome;
-	text	   *error;			/* NULL: none */
-	int64		delay_us;		/* of delay and nack; OUTCOME_BACKOFF: by policy */
-	text	   *key;			/* of OUTCOME_DEFERRED: what it waits for */
-} Resolution;
-
 pg_noreturn extern void resolution_raise_lost(const ConsumerGroup *group, int64 claim_id);
 extern int64 resolution_resolve(const Stream *stream, const ConsumerGroup *group, int64 claim_id,
 								const Resolution *named, int64 named_count, const Resolution *others,

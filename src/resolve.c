@@ -57,16 +57,6 @@ read_claim(FunctionCallInfo fcinfo, ResolveCall *call)
 	call->claim_id = PG_GETARG_INT64(2);
 }
 
-/* Order by message. */
-static int
-compare_resolutions(const void *a, const void *b)
-{
-	int64		x = ((const Resolution *) a)->message_id;
-	int64		y = ((const Resolution *) b)->message_id;
-
-	return (x > y) - (x < y);
-}
-
 /* One resolution for each id of an array argument, all the same. */
 static Resolution *
 read_message_ids(FunctionCallInfo fcinfo, int number, const Resolution *resolution, int *count)
@@ -105,7 +95,7 @@ sort_resolutions(Resolution *named, int count)
 {
 	int			kept = 0;
 
-	qsort(named, count, sizeof(Resolution), compare_resolutions);
+	qsort(named, count, sizeof(Resolution), id_compare);
 	for (int i = 0; i < count; i++)
 	{
 		if (kept == 0 || named[i].message_id != named[kept - 1].message_id)
