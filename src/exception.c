@@ -18,9 +18,9 @@
  * before it.  No row may come in before that point unseen, although those who
  * resolve never take the group's lock:
  *
- *		- a row is in the table at most half a second after its due time, or it
- *		  is inserted again with one that leaves twice the time that this took; the
- *		  point stays a second behind the clock;
+ *		- a row is in the table soon after its due time, or it is inserted again
+ *		  with one that leaves twice the time that this took; the point stays
+ *		  behind the clock by more than that;
  *		- claims see rows of open transactions and write their transactions into
  *		  the cursor.  When one has ended the point goes back to the first of its
  *		  rows;
@@ -66,8 +66,11 @@ static const Oid exception_column_types[EXCEPTION_COLUMNS] = {
 	BOOLOID, INT8OID, TEXTOID, TIMESTAMPTZOID, INT8OID
 };
 
-/* How far the point of the scan stays behind the clock. */
-#define DUE_MARGIN_US (1000 * 1000)
+/*
+ * How far the point of the scan stays behind the clock.  Under an old snapshot
+ * each claim meets the dead entries of that time.
+ */
+#define DUE_MARGIN_US (100 * 1000)
 
 /* How late a row may come in. */
 #define DUE_MAX_LATENESS_US (DUE_MARGIN_US / 2)
