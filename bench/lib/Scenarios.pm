@@ -5,6 +5,7 @@ use strict;
 use warnings;
 use Exporter 'import';
 use Failures;
+use Keys;
 use Measure;
 use Sides;
 use Steady;
@@ -17,7 +18,7 @@ our %scenarios = (
 	P1 => [ 'produce one', \&produce_one ],
 	P2 => [ 'produce_batch of 250, JSON', \&produce_batch ],
 	P3 => [ 'produce_bytes_batch of 250', \&produce_bytes_batch ],
-	P4 => [ 'produce with an idempotency key, with a message key', \&produce_keys ],
+	P4 => [ 'produce with an idempotency key, with a message key, with compaction', \&produce_keys ],
 	C1 => [ 'claim + ack of 1', sub { claim_ack(1, 2.2, 3) } ],
 	C2 => [ 'claim + ack of 10', sub { claim_ack(10, 2.5, 4) } ],
 	C3 => [ 'claim + ack of 250, JSON and bytes', sub { claim_ack(250, 4, 5) } ],
@@ -31,6 +32,10 @@ our %scenarios = (
 	F3 => [ 'with --claimed messages claimed and not acked', \&many_claimed ],
 	F4 => [ 'with --exceptions that are not due, as many dead, --due that are due', \&many_exceptions ],
 	F5 => [ 'F1 while one claim in ten is nacked and due at once', \&failing_under_held_snapshot ],
+	K1 => [ 'exclusive and ordered, 1,000 keys, against none', \&keys_beside_none ],
+	K2 => [ 'a key with --deferred messages', \&deferred_key ],
+	K3 => [ 'exclusive and ordered by the number of keys, with WAL and statements', \&claim_cost ],
+	K4 => [ 'compaction by the number of keys, with WAL and statements', \&compaction_cost ],
 	E1 => [ 'nack, reject, redrive, claim + ack of what is due', \&failures ],
 	W1 => [ 'WAL per message, in and out', \&wal_bytes ],
 	W2 => [ 'table and index bytes per message', \&stored_bytes ],
@@ -109,11 +114,14 @@ sub produce_keys
 {
 	each_client_count([ 1, 8 ], sub {
 		my @c = (clients => $_[0]);
-		my @sides = map { (produce_side($_, @c), produce_side("${_}_idempotency_key", @c), produce_side("${_}_message_key", @c)) }
-		  qw(produce produce_batch);
+		my @sides = map {
+			(produce_side($_, @c), produce_side("${_}_idempotency_key", @c), produce_side("${_}_message_key", @c),
+				produce_side("${_}_compaction", vars => { stream => 'bench', keys => 1000 }, @c))
+		} qw(produce produce_batch);
 		measure(@sides);
-		report('P4 produce with keys, ' . clients_in_words(@_), \@sides,
-			map { (ratio("$_ idempotency key", $_, 0.8), ratio("$_ message key", $_, 0.95)) } 'produce', 'produce batch');
+		report('P4 produce with keys, compaction of 1,000 keys, ' . clients_in_words(@_), \@sides,
+			map { (ratio("$_ idempotency key", $_, 0.8), ratio("$_ message key", $_, 0.95), ratio("$_ compaction", $_, 0.6)) }
+			  'produce', 'produce batch');
 	});
 	return;
 }

@@ -36,19 +36,22 @@ sub fresh_stream
 	return;
 }
 
-# Adds so many messages to a stream, JSON or bytes.
+# Adds so many messages to a stream: JSON or bytes; with keys => n, each with one
+# of so many keys, with compaction or without.
 sub fill_stream
 {
-	my ($stream, $messages, $bytes) = @_;
+	my ($stream, $messages, %how) = @_;
+	my $keys = $how{keys} ? ", message_keys => ARRAY(SELECT 'customer-' || floor(random() * $how{keys}) FROM generate_series(call, call + 999))" : '';
+	$keys .= ', compaction => true' if $how{compaction};
 	my $call =
-	  $bytes
-	  ? "sqlstreams.produce_bytes_batch('$stream', array_fill(convert_to(payload, 'UTF8'), ARRAY[1000]))"
-	  : "sqlstreams.produce_batch('$stream', array_fill(payload::jsonb, ARRAY[1000]))";
+	  $how{bytes}
+	  ? "sqlstreams.produce_bytes_batch('$stream', array_fill(convert_to(payload, 'UTF8'), ARRAY[1000])$keys)"
+	  : "sqlstreams.produce_batch('$stream', array_fill(payload::jsonb, ARRAY[1000])$keys)";
 	my $calls = int(($messages + 999) / 1000);
 	while ($calls > 0)
 	{
 		my $now = $calls < 50 ? $calls : 50;
-		sql("SELECT count(id) FROM (SELECT $call AS id FROM bench.payload, generate_series(1, $now)) AS produced;");
+		sql("SELECT count(id) FROM (SELECT $call AS id FROM bench.payload, generate_series(1, $now) AS call) AS produced;");
 		$calls -= $now;
 	}
 	return;
@@ -60,7 +63,7 @@ sub ensure_stream
 	my ($stream, $messages, $bytes) = @_;
 	fresh_stream($stream) if !defined $held{$stream};
 	$held{$stream} //= 0;
-	fill_stream($stream, $messages - $held{$stream}, $bytes) if $held{$stream} < $messages;
+	fill_stream($stream, $messages - $held{$stream}, bytes => $bytes) if $held{$stream} < $messages;
 	$held{$stream} = $messages if $held{$stream} < $messages;
 	return;
 }

@@ -15,6 +15,7 @@ sub lasting_claim
 {
 	my ($stream, $group, $n, %more) = @_;
 	my $from = delete $more{from};
+	my $fill = delete $more{fill} // sub { fill_stream($stream, $_[0]) };
 	my $side = claim_side($n, %more);
 	my $messages = $n == 1 ? 10_000 * $options{seconds} : $n == 10 ? 60_000 * $options{seconds} : 150_000 * $options{seconds};
 	$side->{vars} = { stream => $stream, group => $group, n => $n };
@@ -22,7 +23,7 @@ sub lasting_claim
 	$side->{before} = sub {
 		query("SELECT sqlstreams.seek('$stream', '$group', start_id => $from)") if $from;
 		my $missing = $messages - query($side->{left});
-		fill_stream($stream, $missing) if $missing > 0;
+		$fill->($missing) if $missing > 0;
 	};
 	$side->{grow} = sub { $messages *= 2 };
 	return $side;
