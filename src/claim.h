@@ -91,7 +91,7 @@ extern bool claim_keys_reserve(Claim *claim, const text *key, int64 message_id);
 extern KeyState *claim_keys_drop(Claim *claim, const text *key, int64 message_id);
 extern bool claim_keys_has(Claim *claim, const text *key, int64 message_id);
 extern void claim_keys_defer(Claim *claim, const text *key, int64 message_id);
-extern List *claim_keys_woken(Claim *claim, int64 claim_id, bool is_rescan);
+extern List *claim_keys_woken(Claim *claim, const Exception *wakeup);
 extern bool claim_keys_next_deferred(Claim *claim, KeyState *state, int64 *message_id);
 extern bool claim_keys_is_unwatched(Claim *claim, const KeyState *state);
 extern const text *claim_keys_key(const KeyState *state);

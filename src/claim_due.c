@@ -238,7 +238,7 @@ follow_wakeup(DueReturn *due, const DueException *found)
 		exception_leave_due(&claim->cursor, found);
 		return;
 	}
-	foreach(cell, claim_keys_woken(claim, wakeup.claim_id, wakeup.attempts > 0))
+	foreach(cell, claim_keys_woken(claim, &wakeup))
 	{
 		KeyState   *state = lfirst(cell);
 

@@ -44,6 +44,7 @@ struct ClaimKeys
 	MemoryContext context;
 	Snapshot	snapshot;
 	StateTable	leases;
+	bool		has_leases;		/* false: no key was ever given */
 	StateTable	deferred;
 	HTAB	   *states;
 };
@@ -81,6 +82,7 @@ open_keys(Claim *claim)
 										  ALLOCSET_DEFAULT_SIZES);
 	keys->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	key_lease_open(&claim->stream, &keys->leases);
+	keys->has_leases = !state_table_is_empty(&keys->leases);
 	deferred_open(&claim->stream, &keys->deferred);
 	ctl.keysize = sizeof(text *);
 	ctl.entrysize = sizeof(KeyState);
@@ -116,7 +118,8 @@ find_state(Claim *claim, const text *key)
 	if (state != NULL)
 		return state;
 	old = MemoryContextSwitchTo(keys->context);
-	has_row = key_lease_find(&keys->leases, claim->group.group_id, key, keys->snapshot, &lease);
+	has_row = keys->has_leases &&
+		key_lease_find(&keys->leases, claim->group.group_id, key, keys->snapshot, &lease);
 	if (!has_row)
 		lease.key = DatumGetTextPCopy(PointerGetDatum(key));
 	key = lease.key;
@@ -286,39 +289,39 @@ claim_keys_defer(Claim *claim, const text *key, int64 message_id)
 	state->is_changed = true;
 }
 
+/* Messages may wait for a key, from the first id on, without its row saying so. */
+static KeyState *
+find_unknown_deferred(Claim *claim, const text *key)
+{
+	KeyState   *state = find_state(claim, key);
+
+	state->lease.has_deferred = true;
+	state->lease.deferred_from = 0;
+	state->is_changed = true;
+	return state;
+}
+
 /*
- * The keys that a wake-up is about: those of a claim (0: all of the group) for
- * which messages wait.  is_rescan: such may have come without the key's row
- * saying so.  A list of KeyState.
+ * The keys that a wake-up is about: one, those of a claim for which messages
+ * wait, or all such keys of the group.  A list of KeyState.
  */
 List *
-claim_keys_woken(Claim *claim, int64 claim_id, bool is_rescan)
+claim_keys_woken(Claim *claim, const Exception *wakeup)
 {
 	ClaimKeys  *keys = open_keys(claim);
 	List	   *leases;
 	List	   *states = NIL;
 	ListCell   *cell;
 
-	if (claim_id == 0)
+	if (wakeup->last_error != NULL)
+		return list_make1(find_unknown_deferred(claim, wakeup->last_error));
+	if (wakeup->claim_id == 0)
 		leases = key_lease_list_of_group(&keys->leases, claim->group.group_id, keys->snapshot);
 	else
-		leases = key_lease_list_of_claim(&keys->leases, claim->group.group_id, claim_id, !is_rescan, keys->snapshot);
+		leases = key_lease_list_of_claim(&keys->leases, claim->group.group_id, wakeup->claim_id, true,
+										 keys->snapshot);
 	foreach(cell, leases)
-	{
-		KeyState   *state = find_state(claim, ((KeyLease *) lfirst(cell))->key);
-
-		if (is_rescan && !state->lease.has_deferred)
-		{
-			state->lease.has_deferred = true;
-			state->is_changed = true;
-		}
-		if (is_rescan && state->lease.deferred_from != 0)
-		{
-			state->lease.deferred_from = 0;
-			state->is_changed = true;
-		}
-		states = lappend(states, state);
-	}
+		states = lappend(states, find_state(claim, ((KeyLease *) lfirst(cell))->key));
 	return states;
 }
 
@@ -419,7 +422,7 @@ claim_keys_write(Claim *claim)
 	{
 		if (needs_wakeup(claim, state))
 			exception_insert_wakeup(&claim->exceptions, claim->group.group_id, state->lease.claim_id,
-									false, claim->cursor.due_from);
+									NULL, claim->cursor.due_from);
 	}
 	state_table_close(&keys->deferred);
 	state_table_close(&keys->leases);

@@ -11,6 +11,12 @@
 #include "claim.h"
 #include "compaction.h"
 
+/*
+ * How many log rows a claim could step over in the time in which it lets one
+ * message wait for its key.
+ */
+#define DEFER_COST 10
+
 /* A column of the row where the scan is; false when it is NULL. */
 static bool
 get_column(LogScan *scan, AttrNumber column, Datum *value)
@@ -147,5 +153,6 @@ claim_defer(Claim *claim, LogScan *scan, Exception *exception)
 	exception->due_at = exception->updated_at = claim->now;
 	exception_insert(&claim->exceptions, claim->group.group_id, exception);
 	claim_keys_defer(claim, claim_message_key(scan), exception->message_id);
+	claim->scan_left -= DEFER_COST;
 	log_undelivered(claim, exception->message_id, exception->attempts, OUTCOME_DEFERRED);
 }

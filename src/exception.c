@@ -225,17 +225,17 @@ exception_insert_ready(StateTable *table, int64 group_id, Exception *exception,
 }
 
 /*
- * Insert a wake-up: the next claim looks at the keys that a claim has had (0:
- * at all of the group).  Such a row has a negative id of its own.  is_rescan: messages wait for them without the keys' rows saying so.
+ * Insert a wake-up: the next claim looks at the keys that a claim has had (0: at
+ * all of the group), or at a key, for which messages wait then without its row
+ * saying so.  Such a row has a negative id of its own, and the key as its error.
  */
 void
-exception_insert_wakeup(StateTable *table, int64 group_id, int64 claim_id, bool is_rescan,
-						TimestampTz not_before)
+exception_insert_wakeup(StateTable *table, int64 group_id, int64 claim_id, text *key, TimestampTz not_before)
 {
 	Exception	wakeup = {
 		.message_id = -lease_draw_claim_id(),
 		.claim_id = claim_id,
-		.attempts = is_rescan ? 1 : 0
+		.last_error = key
 	};
 
 	insert_when_ready(table, group_id, &wakeup, 0, not_before);

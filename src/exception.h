@@ -66,7 +66,7 @@ extern bool exception_find(StateTable *table, int64 group_id, int64 message_id, 
 extern void exception_insert(StateTable *table, int64 group_id, Exception *exception);
 extern void exception_insert_ready(StateTable *table, int64 group_id, Exception *exception,
 								   int64 delay_us, TimestampTz not_before);
-extern void exception_insert_wakeup(StateTable *table, int64 group_id, int64 claim_id, bool is_rescan,
+extern void exception_insert_wakeup(StateTable *table, int64 group_id, int64 claim_id, text *key,
 									TimestampTz not_before);
 extern bool exception_delete(StateTable *table, Exception *exception, bool wait);
 

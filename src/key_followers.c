@@ -5,8 +5,8 @@
  * A claim with max_per_key carries several messages of a key, to be run one after
  * the other.  When one of them is nacked or delayed, those behind it that are not
  * resolved before go back to wait for the key, also those that the same call
- * names.  The rows of the keys are left alone, for only claims write these: the
- * wake-up that follows says that there is more than they tell.
+ * names.  The rows of the keys are left alone, for only claims write these: a
+ * wake-up for the key says that there is more than its row tells.
  */
 #include "postgres.h"
 
@@ -59,11 +59,12 @@ is_member(List *segments, int64 message_id)
 	return false;
 }
 
-/* Let the holders of a key behind the first that fails wait for it. */
-static void
+/* Let the holders of a key behind the first that fails wait for it; says whether any does. */
+static bool
 add_of_key(Followers *followers, const KeyLease *lease)
 {
 	bool		has_failed = false;
+	bool		has_followers = false;
 
 	for (int i = 0; i < lease->holder_count; i++)
 	{
@@ -74,6 +75,7 @@ add_of_key(Followers *followers, const KeyLease *lease)
 
 		if (named == NULL && followers->others != NULL && is_member(followers->segments, holder))
 			resolution = followers->others;
+		has_followers |= has_failed;
 		if (!has_failed)
 			has_failed = resolution != NULL &&
 				(resolution->outcome == OUTCOME_NACK || resolution->outcome == OUTCOME_DELAY);
@@ -82,16 +84,17 @@ add_of_key(Followers *followers, const KeyLease *lease)
 		else
 			followers->added[followers->added_count++] = deferred;
 	}
+	return has_followers;
 }
 
 /*
  * The resolutions that are named, by id, with those of messages that have to wait
  * behind one that fails.  others: what the other messages of the segments get;
- * NULL if they stay.  *has_followers says whether any has to wait.
+ * NULL if they stay.
  */
 const Resolution *
 key_followers_add(OutcomeWriter *writer, int64 claim_id, List *segments, const Resolution *others,
-				  const Resolution *named, int64 *named_count, bool *has_followers)
+				  const Resolution *named, int64 *named_count)
 {
 	Followers	followers = {.segments = segments, .others = others, .named_count = *named_count};
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -112,11 +115,13 @@ key_followers_add(OutcomeWriter *writer, int64 claim_id, List *segments, const R
 		memcpy(followers.named, named, sizeof(Resolution) * *named_count);
 	followers.added = followers.named + *named_count;
 	foreach(cell, leases)
-		add_of_key(&followers, lfirst(cell));
+	{
+		KeyLease   *lease = lfirst(cell);
 
-	for (int64 i = 0; i < *named_count; i++)
-		*has_followers |= followers.named[i].outcome == OUTCOME_DEFERRED;
-	*has_followers |= followers.added_count > 0;
+		/* before the failed message is, so that it is met first */
+		if (add_of_key(&followers, lease))
+			outcome_wake(writer, 0, lease->key);
+	}
 	*named_count += followers.added_count;
 	qsort(followers.named, *named_count, sizeof(Resolution), id_compare);
 	return followers.named;

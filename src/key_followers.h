@@ -9,7 +9,7 @@
 
 extern const Resolution *key_followers_add(OutcomeWriter *writer, int64 claim_id, List *segments,
 										   const Resolution *others, const Resolution *named,
-										   int64 *named_count, bool *has_followers);
+										   int64 *named_count);
 extern void key_followers_defer(OutcomeWriter *writer, text *key, int64 message_id);
 
 #endif							/* SQLSTREAMS_KEY_FOLLOWERS_H */

@@ -84,8 +84,6 @@ key_lease_find(StateTable *table, int64 group_id, const text *key, Snapshot snap
 	HeapTuple	tuple;
 	bool		found;
 
-	if (state_table_is_empty(table))
-		return false;
 	ScanKeyInit(&keys[0], Anum_key_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
 	ScanKeyInit(&keys[1], Anum_key_message_key, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(key));
 	keys[1].sk_collation = C_COLLATION_OID;

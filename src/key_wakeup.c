@@ -28,7 +28,7 @@ key_wakeup_if_awaited(OutcomeWriter *writer, int64 claim_id)
 	is_awaited = key_lease_list_of_claim(&keys, group_id, claim_id, true, &snapshot) != NIL;
 	state_table_close(&keys);
 	if (is_awaited)
-		outcome_wake(writer, claim_id, false);
+		outcome_wake(writer, claim_id, NULL);
 }
 
 /* Leave a wake-up for all keys of the group, if it has had any. */
@@ -42,7 +42,7 @@ key_wakeup_of_group(OutcomeWriter *writer)
 	has_keys = !state_table_is_empty(&keys);
 	state_table_close(&keys);
 	if (has_keys)
-		outcome_wake(writer, 0, false);
+		outcome_wake(writer, 0, NULL);
 }
 
 /* Leave wake-ups for the keys of claims that were lost. */

@@ -341,13 +341,15 @@ outcome_put_back(OutcomeWriter *writer, const LeaseSegment *segment)
 	}
 }
 
-/* Leave a wake-up for the keys of a claim (key_wakeup.c). */
+/*
+ * Leave a wake-up for the keys of a claim (0: of the group), or for a key, as
+ * exception_insert_wakeup says.
+ */
 void
-outcome_wake(OutcomeWriter *writer, int64 claim_id, bool is_rescan)
+outcome_wake(OutcomeWriter *writer, int64 claim_id, text *key)
 {
 	open_exceptions(writer);
-	exception_insert_wakeup(&writer->exceptions, writer->group->group_id, claim_id, is_rescan,
-							writer->not_before);
+	exception_insert_wakeup(&writer->exceptions, writer->group->group_id, claim_id, key, writer->not_before);
 }
 
 /* End writing. */

@@ -50,7 +50,7 @@ extern void outcome_write(OutcomeWriter *writer, const LeaseSegment *segment, in
 						  Outcome outcome, text *error, int64 delay_us);
 extern void outcome_write_all(OutcomeWriter *writer, const LeaseSegment *segment, Outcome outcome);
 extern void outcome_put_back(OutcomeWriter *writer, const LeaseSegment *segment);
-extern void outcome_wake(OutcomeWriter *writer, int64 claim_id, bool is_rescan);
+extern void outcome_wake(OutcomeWriter *writer, int64 claim_id, text *key);
 extern void outcome_end(OutcomeWriter *writer);
 
 #endif							/* SQLSTREAMS_OUTCOME_H */

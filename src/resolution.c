@@ -219,7 +219,6 @@ typedef struct ResolutionCall
 	const Resolution *others;	/* NULL: they stay */
 	LeaseTables tables;
 	OutcomeWriter writer;
-	bool		has_followers;	/* some of what is named came by defer_followers */
 	bool		has_keys;		/* a message of the claim may have had a key */
 	int64		resolved_count;
 	int64		released_id;	/* the claim of what is handed back; 0: nothing yet */
@@ -348,7 +347,7 @@ defer_followers(ResolutionCall *call, List *segments)
 {
 	if (has_keys(segments, LEASE_KEYS_SEVERAL))
 		call->named = key_followers_add(&call->writer, call->claim_id, segments, call->others,
-										call->named, &call->named_count, &call->has_followers);
+										call->named, &call->named_count);
 }
 
 /* Resolve all messages of the claim; false when it is gone. */
@@ -433,9 +432,7 @@ resolution_resolve(const Stream *stream, const ConsumerGroup *group, int64 claim
 	lease_open(stream, &call.tables);
 	outcome_begin(&call.writer, stream, group, NULL);
 	is_held = others != NULL ? resolve_claim(&call) : resolve_named(&call);
-	if (call.has_followers)
-		outcome_wake(&call.writer, claim_id, true);
-	else if (call.has_keys)
+	if (call.has_keys)
 		key_wakeup_if_awaited(&call.writer, claim_id);
 	*dead_count = call.writer.dead_count;
 	outcome_end(&call.writer);
