@@ -68,7 +68,7 @@ wants_version(DueReturn *due)
 static bool
 has_room(const DueReturn *due)
 {
-	return due->messages_left > 0 && claim_has_room(due->claim);
+	return due->messages_left > 0 && !due->has_suspect && claim_has_room(due->claim);
 }
 
 /* Insert the exception again, whose row is gone, with another status. */
@@ -139,8 +139,7 @@ return_deferred(DueReturn *due, const text *key, int64 message_id)
 	Exception	exception;
 	TimestampTz deliver_at;
 
-	/* what this claim has deferred itself is to be seen, too */
-	CommandCounterIncrement();
+	/* this claim may have deferred it itself */
 	if (!exception_find(&claim->exceptions, claim->group.group_id, message_id, SnapshotSelf, &exception) ||
 		exception.status != EXCEPTION_DEFERRED)
 		return true;
@@ -172,7 +171,7 @@ return_waiting(DueReturn *due, KeyState *state)
 {
 	int64		message_id;
 
-	while (has_room(due) && !due->has_suspect && due->claim->scan_left > 0 &&
+	while (has_room(due) && due->claim->scan_left > 0 &&
 		   claim_keys_next_deferred(due->claim, state, &message_id) &&
 		   return_deferred(due, claim_keys_key(state), message_id))
 		CHECK_FOR_INTERRUPTS();
@@ -271,6 +270,10 @@ return_found(DueReturn *due, bool take_suspect)
 								  &claim->cursor_changed, claim->now, wanted, take_suspect, &count);
 	if (count > 0)
 		claim->cursor_changed = true;
+
+	/* by id where all are taken: that is how a key's messages are to come */
+	if (count <= due->messages_left && !claim->has_byte_limit)
+		qsort(found, count, sizeof(DueException), id_compare);
 	for (int64 i = 0; i < count; i++)
 	{
 		if (found[i].message_id < 0)
@@ -314,7 +317,7 @@ claim_return_due(Claim *claim, int64 max_messages, bool take_suspect)
 	do
 	{
 		scan_left = claim->scan_left;
-		if (!has_room(&due) || due.has_suspect)
+		if (!has_room(&due))
 			break;
 		return_found(&due, take_suspect && due.returned_count == 0);
 	} while (claim->scan_left < scan_left && claim->scan_left > 0);

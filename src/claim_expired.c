@@ -9,6 +9,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "miscadmin.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -199,23 +200,39 @@ return_taken(Claim *claim, const TakenMessage *messages, int64 count, Snapshot s
 	return done_to;
 }
 
+/* Let the messages of a segment wait for their keys. */
+static void
+defer_segment(Claim *claim, const LeaseSegment *segment, Snapshot snapshot)
+{
+	const IdSet *members = &segment->members;
+	LogScan    *scan = message_log_scan_begin(&claim->stream, snapshot, members->runs[0].first,
+											  members->runs[0].first);
+
+	for (int i = 0; i < members->run_count; i++)
+	{
+		message_log_scan_seek(scan, members->runs[i].first, members->runs[i].first + members->runs[i].count - 1);
+		while (message_log_scan_next(scan))
+		{
+			Exception	exception = {.message_id = message_log_scan_id(scan), .takeovers = segment->takeovers};
+
+			claim_defer(claim, scan, &exception);
+			CHECK_FOR_INTERRUPTS();
+		}
+	}
+	message_log_scan_end(scan);
+}
+
 /*
- * Put back messages for which there was no room.  Those with keys become
- * exceptions: while they wait, an ordered key must stay theirs.
+ * Put back messages for which there was no room.  Those with keys wait for these,
+ * so that an ordered key stays theirs.
  */
 static void
-put_back(Claim *claim, LeaseSegment *segment)
+put_back(Claim *claim, LeaseSegment *segment, Snapshot snapshot)
 {
-	OutcomeWriter writer;
-
 	if (segment->keys == LEASE_KEYS_NONE)
-	{
 		lease_put_back(&claim->leases, claim->group.group_id, &claim->cursor, segment);
-		return;
-	}
-	outcome_begin(&writer, &claim->stream, &claim->group, &claim->cursor);
-	outcome_put_back(&writer, segment);
-	outcome_end(&writer);
+	else
+		defer_segment(claim, segment, snapshot);
 }
 
 /*
@@ -245,7 +262,6 @@ claim_return_expired(Claim *claim)
 	messages = merge_taken(claim, taken, list_length(segments), &count);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	done_to = return_taken(claim, messages, count, snapshot, &returned);
-	UnregisterSnapshot(snapshot);
 
 	foreach(cell, returned)
 		claim_lease_messages(claim, &((Returned *) lfirst(cell))->members,
@@ -257,6 +273,7 @@ claim_return_expired(Claim *claim)
 
 		id_set_remove_through(&segment->members, Min(done_to, taken[i].merged_to));
 		if (segment->members.run_count > 0)
-			put_back(claim, segment);
+			put_back(claim, segment, snapshot);
 	}
+	UnregisterSnapshot(snapshot);
 }

@@ -14,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "common/hashfn.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -171,12 +172,39 @@ add_holder(Claim *claim, KeyState *state, int64 message_id)
 	lease->holders = holders;
 }
 
+/*
+ * Former holders of an ordered key that wait to be delivered again, several
+ * messages that came back from one claim, wait for the key behind a message.
+ */
+static void
+defer_former_holders(Claim *claim, KeyState *state, int64 message_id)
+{
+	const KeyLease *lease = &state->lease;
+
+	for (int i = 0; lease->is_ordered && i < lease->holder_count; i++)
+	{
+		Exception	exception;
+
+		if (lease->holders[i] == message_id ||
+			!exception_find(&claim->exceptions, claim->group.group_id, lease->holders[i],
+							claim->keys->snapshot, &exception) ||
+			exception.status != EXCEPTION_READY ||
+			!exception_delete(&claim->exceptions, &exception, false))
+			continue;
+		exception.status = EXCEPTION_DEFERRED;
+		exception.updated_at = claim->now;
+		exception_insert(&claim->exceptions, claim->group.group_id, &exception);
+		claim_keys_defer(claim, state->key, exception.message_id);
+	}
+}
+
 /* Give the key to a message as its only holder. */
 static void
 give_key(Claim *claim, KeyState *state, int64 message_id, bool is_ordered)
 {
 	KeyLease   *lease = &state->lease;
 
+	defer_former_holders(claim, state, message_id);
 	lease->claim_id = claim->claim_id;
 	lease->is_ordered = is_ordered;
 	lease->holder_count = 0;
@@ -281,6 +309,8 @@ claim_keys_defer(Claim *claim, const text *key, int64 message_id)
 	KeyLease   *lease = &state->lease;
 
 	deferred_insert(&claim->keys->deferred, claim->group.group_id, lease->key, message_id);
+	if (state->blocker == 0 && state->given_count == 0)
+		state->needs_wakeup = true;
 	if (lease->has_deferred && lease->deferred_from <= message_id)
 		return;
 	state->has_new_deferred |= !lease->has_deferred;
@@ -314,7 +344,8 @@ claim_keys_woken(Claim *claim, const Exception *wakeup)
 	ListCell   *cell;
 
 	if (wakeup->last_error != NULL)
-		return list_make1(find_unknown_deferred(claim, wakeup->last_error));
+		return list_make1(wakeup->attempts > 0 ? find_unknown_deferred(claim, wakeup->last_error) :
+						  find_state(claim, wakeup->last_error));
 	if (wakeup->claim_id == 0)
 		leases = key_lease_list_of_group(&keys->leases, claim->group.group_id, keys->snapshot);
 	else
@@ -337,14 +368,20 @@ claim_keys_next_deferred(Claim *claim, KeyState *state, int64 *message_id)
 	if (!state->lease.has_deferred || state->blocker != 0 ||
 		(state->given_count > 0 && state->given_count >= claim->max_per_key))
 		return false;
-	state->is_changed = true;
+
+	/* what this command has written only a later one can delete */
+	CommandCounterIncrement();
 	if (!deferred_find_first(&claim->keys->deferred, claim->group.group_id, state->key,
 							 state->lease.deferred_from, message_id, &tid))
 	{
 		state->lease.has_deferred = false;
 		state->needs_wakeup = false;
+		state->is_changed = true;
 		return false;
 	}
+	if (state->given_count > 0 && *message_id < state->lease.holders[state->lease.holder_count - 1])
+		return false;
+	state->is_changed = true;
 	deferred_delete(&claim->keys->deferred, &tid);
 	state->lease.deferred_from = *message_id + 1;
 	return true;
@@ -422,7 +459,7 @@ claim_keys_write(Claim *claim)
 	{
 		if (needs_wakeup(claim, state))
 			exception_insert_wakeup(&claim->exceptions, claim->group.group_id, state->lease.claim_id,
-									NULL, claim->cursor.due_from);
+									NULL, false, claim->cursor.due_from);
 	}
 	state_table_close(&keys->deferred);
 	state_table_close(&keys->leases);

@@ -225,16 +225,18 @@ exception_insert_ready(StateTable *table, int64 group_id, Exception *exception,
 }
 
 /*
- * Insert a wake-up: the next claim looks at the keys that a claim has had (0: at
- * all of the group), or at a key, for which messages wait then without its row
- * saying so.  Such a row has a negative id of its own, and the key as its error.
+ * Insert a wake-up: the next claim looks at a key, or at those that a claim has
+ * had (0: at all of the group).  is_rescan: messages wait for the key without its
+ * row saying so.  Such a row has a negative id of its own; the key is its error.
  */
 void
-exception_insert_wakeup(StateTable *table, int64 group_id, int64 claim_id, text *key, TimestampTz not_before)
+exception_insert_wakeup(StateTable *table, int64 group_id, int64 claim_id, text *key, bool is_rescan,
+						TimestampTz not_before)
 {
 	Exception	wakeup = {
 		.message_id = -lease_draw_claim_id(),
 		.claim_id = claim_id,
+		.attempts = is_rescan ? 1 : 0,
 		.last_error = key
 	};
 

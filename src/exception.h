@@ -67,7 +67,7 @@ extern void exception_insert(StateTable *table, int64 group_id, Exception *excep
 extern void exception_insert_ready(StateTable *table, int64 group_id, Exception *exception,
 								   int64 delay_us, TimestampTz not_before);
 extern void exception_insert_wakeup(StateTable *table, int64 group_id, int64 claim_id, text *key,
-									TimestampTz not_before);
+									bool is_rescan, TimestampTz not_before);
 extern bool exception_delete(StateTable *table, Exception *exception, bool wait);
 
 extern void exception_scan_begin(ExceptionScan *scan, StateTable *table, int64 group_id,

@@ -120,7 +120,7 @@ key_followers_add(OutcomeWriter *writer, int64 claim_id, List *segments, const R
 
 		/* before the failed message is, so that it is met first */
 		if (add_of_key(&followers, lease))
-			outcome_wake(writer, 0, lease->key);
+			outcome_wake(writer, 0, lease->key, true);
 	}
 	*named_count += followers.added_count;
 	qsort(followers.named, *named_count, sizeof(Resolution), id_compare);

@@ -18,25 +18,27 @@ is_unresolved(const KeyHolderTables *tables, int64 group_id, int64 message_id, S
 
 /*
  * The first message that has a key, of those to which it was given last; 0 when
- * the key is free.  They have it while they are open in their claim; ordered ones
- * also while they wait to be delivered again.  *is_open says which it is.
+ * the key is free.  They have it while they are open in their claim, ordered ones
+ * also while they wait to be delivered again: which of the two, says *is_open.
+ * While one is open, those that wait do not get on.
  */
 int64
 key_holder_find(const KeyHolderTables *tables, int64 group_id, const KeyLease *lease,
 				Snapshot snapshot, bool *is_open)
 {
-	bool		has_claim = lease->holder_count > 0 && lease_exists(tables->leases, lease->claim_id, snapshot);
-
-	*is_open = false;
-	for (int i = 0; i < lease->holder_count; i++)
+	*is_open = lease->holder_count > 0 && lease_exists(tables->leases, lease->claim_id, snapshot);
+	for (int i = 0; *is_open && i < lease->holder_count; i++)
 	{
-		int64		holder = lease->holders[i];
-
-		if (holder <= tables->stream->purged_through)
-			continue;
-		*is_open = has_claim && !lease_is_resolved(tables->leases, lease->claim_id, holder, snapshot);
-		if (*is_open || (lease->is_ordered && is_unresolved(tables, group_id, holder, snapshot)))
-			return holder;
+		if (lease->holders[i] > tables->stream->purged_through &&
+			!lease_is_resolved(tables->leases, lease->claim_id, lease->holders[i], snapshot))
+			return lease->holders[i];
+	}
+	*is_open = false;
+	for (int i = 0; lease->is_ordered && i < lease->holder_count; i++)
+	{
+		if (lease->holders[i] > tables->stream->purged_through &&
+			is_unresolved(tables, group_id, lease->holders[i], snapshot))
+			return lease->holders[i];
 	}
 	return 0;
 }

@@ -28,7 +28,28 @@ key_wakeup_if_awaited(OutcomeWriter *writer, int64 claim_id)
 	is_awaited = key_lease_list_of_claim(&keys, group_id, claim_id, true, &snapshot) != NIL;
 	state_table_close(&keys);
 	if (is_awaited)
-		outcome_wake(writer, claim_id, NULL);
+		outcome_wake(writer, claim_id, NULL, false);
+}
+
+/* Leave a wake-up if messages wait for the key of one. */
+void
+key_wakeup_of_message(OutcomeWriter *writer, int64 message_id)
+{
+	text	   *key = outcome_copy_key(writer, message_id);
+	StateTable	keys;
+	SnapshotData snapshot;
+	KeyLease	lease;
+	bool		is_awaited;
+
+	if (key == NULL)
+		return;
+	InitDirtySnapshot(snapshot);
+	key_lease_open(writer->stream, &keys);
+	is_awaited = key_lease_find(&keys, writer->group->group_id, key, &snapshot, &lease) && lease.has_deferred;
+	state_table_close(&keys);
+	if (is_awaited)
+		outcome_wake(writer, 0, key, false);
+	pfree(key);
 }
 
 /* Leave a wake-up for all keys of the group, if it has had any. */
@@ -42,7 +63,7 @@ key_wakeup_of_group(OutcomeWriter *writer)
 	has_keys = !state_table_is_empty(&keys);
 	state_table_close(&keys);
 	if (has_keys)
-		outcome_wake(writer, 0, NULL);
+		outcome_wake(writer, 0, NULL, false);
 }
 
 /* Leave wake-ups for the keys of claims that were lost. */

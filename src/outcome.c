@@ -86,14 +86,12 @@ open_exceptions(OutcomeWriter *writer)
 	writer->is_open = true;
 }
 
-/* The options that the message asked for, from its row in the log. */
+/* Put the scan of the log on a message; false when it is not there. */
 static bool
-read_asked_options(OutcomeWriter *writer, int64 message_id, AskedOptions *asked)
+find_message(OutcomeWriter *writer, int64 message_id)
 {
-	Datum	   *row;
-	bool	   *isnull;
-	bool		is_found;
 	MemoryContext old = MemoryContextSwitchTo(writer->context);
+	bool		is_found;
 
 	if (writer->log_scan == NULL)
 		writer->log_scan = message_log_scan_begin(writer->stream, writer->snapshot, message_id, message_id);
@@ -101,7 +99,17 @@ read_asked_options(OutcomeWriter *writer, int64 message_id, AskedOptions *asked)
 		message_log_scan_seek(writer->log_scan, message_id, message_id);
 	is_found = message_log_scan_next(writer->log_scan);
 	MemoryContextSwitchTo(old);
-	if (!is_found)
+	return is_found;
+}
+
+/* The options that the message asked for, from its row in the log. */
+static bool
+read_asked_options(OutcomeWriter *writer, int64 message_id, AskedOptions *asked)
+{
+	Datum	   *row;
+	bool	   *isnull;
+
+	if (!find_message(writer, message_id))
 		return false;
 	message_log_scan_row(writer->log_scan, &row, &isnull);
 	if (isnull[Anum_log_options - 1])
@@ -322,34 +330,27 @@ outcome_write_all(OutcomeWriter *writer, const LeaseSegment *segment, Outcome ou
 	}
 }
 
-/* Make fresh messages ready at once, as if their lease had not been. */
+/* Leave a wake-up (exception_insert_wakeup). */
 void
-outcome_put_back(OutcomeWriter *writer, const LeaseSegment *segment)
+outcome_wake(OutcomeWriter *writer, int64 claim_id, text *key, bool is_rescan)
 {
-	const IdSet *members = &segment->members;
-
 	open_exceptions(writer);
-	for (int i = 0; i < members->run_count; i++)
-	{
-		for (int64 n = 0; n < members->runs[i].count; n++)
-		{
-			Exception	exception = {.message_id = members->runs[i].first + n, .takeovers = segment->takeovers};
-
-			remove_exception(writer, segment, &exception);
-			make_ready(writer, &exception, 0);
-		}
-	}
+	exception_insert_wakeup(&writer->exceptions, writer->group->group_id, claim_id, key, is_rescan,
+							writer->not_before);
 }
 
-/*
- * Leave a wake-up for the keys of a claim (0: of the group), or for a key, as
- * exception_insert_wakeup says.
- */
-void
-outcome_wake(OutcomeWriter *writer, int64 claim_id, text *key)
+/* A copy of a message's key; NULL when it has none, or has left the log. */
+text *
+outcome_copy_key(OutcomeWriter *writer, int64 message_id)
 {
+	Datum	   *row;
+	bool	   *isnull;
+
 	open_exceptions(writer);
-	exception_insert_wakeup(&writer->exceptions, writer->group->group_id, claim_id, key, writer->not_before);
+	if (!find_message(writer, message_id))
+		return NULL;
+	message_log_scan_row(writer->log_scan, &row, &isnull);
+	return isnull[Anum_log_message_key - 1] ? NULL : DatumGetTextPCopy(row[Anum_log_message_key - 1]);
 }
 
 /* End writing. */

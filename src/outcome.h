@@ -49,8 +49,8 @@ extern bool outcome_leaves_trace(const OutcomeWriter *writer, const LeaseSegment
 extern void outcome_write(OutcomeWriter *writer, const LeaseSegment *segment, int64 message_id,
 						  Outcome outcome, text *error, int64 delay_us);
 extern void outcome_write_all(OutcomeWriter *writer, const LeaseSegment *segment, Outcome outcome);
-extern void outcome_put_back(OutcomeWriter *writer, const LeaseSegment *segment);
-extern void outcome_wake(OutcomeWriter *writer, int64 claim_id, text *key);
+extern void outcome_wake(OutcomeWriter *writer, int64 claim_id, text *key, bool is_rescan);
+extern text *outcome_copy_key(OutcomeWriter *writer, int64 message_id);
 extern void outcome_end(OutcomeWriter *writer);
 
 #endif							/* SQLSTREAMS_OUTCOME_H */

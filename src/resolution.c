@@ -432,8 +432,10 @@ resolution_resolve(const Stream *stream, const ConsumerGroup *group, int64 claim
 	lease_open(stream, &call.tables);
 	outcome_begin(&call.writer, stream, group, NULL);
 	is_held = others != NULL ? resolve_claim(&call) : resolve_named(&call);
-	if (call.has_keys)
+	if (call.has_keys && others != NULL)
 		key_wakeup_if_awaited(&call.writer, claim_id);
+	for (int64 i = 0; call.has_keys && others == NULL && i < call.named_count; i++)
+		key_wakeup_of_message(&call.writer, call.named[i].message_id);
 	*dead_count = call.writer.dead_count;
 	outcome_end(&call.writer);
 	if (call.released_id != 0)
