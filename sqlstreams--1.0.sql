@@ -316,7 +316,7 @@ CREATE FUNCTION sqlstreams.claim(
 ) RETURNS SETOF sqlstreams.claimed_message
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_claim';
 COMMENT ON FUNCTION sqlstreams.claim(text, text, bigint, interval, text, bigint, bigint, bigint) IS
-'leases up to max_messages (1 .. 100000) messages of a consumer group to the caller. lease: NULL is the longest timeout of the messages and 15 seconds. max_per_key: how many messages of one exclusive or ordered key, to be run one after the other. consumer: a label, NULL is application_name. max_bytes: stop after the message that reaches it. ack: a claim of this group to ack first. Call it in FROM, in a transaction of its own. Errors: SS001, SS002 no such stream or group, SS004 the claim to ack is lost, 22004, 22023 a bad value, 42501 no right to consume';
+'leases up to max_messages (1 .. 100000) messages of a consumer group to the caller. lease: NULL is the longest timeout of the messages and 15 seconds. max_per_key: how many messages of one exclusive or ordered key, to be run one after the other; a nack or delay of one puts those behind it back. consumer: a label, NULL is application_name. max_bytes: stop after the message that reaches it. ack: a claim of this group to ack first. Call it in FROM, in a transaction of its own. Errors: SS001, SS002 no such stream or group, SS004 the claim to ack is lost, 22004, 22023 a bad value, 42501 no right to consume';
 
 CREATE FUNCTION sqlstreams.pop(stream text, consumer_group text, max_messages bigint DEFAULT 1)
 RETURNS SETOF sqlstreams.claimed_message
@@ -339,7 +339,7 @@ CREATE FUNCTION sqlstreams.nack(
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_nack';
 COMMENT ON FUNCTION sqlstreams.nack(text, text, bigint, bigint[], text, interval) IS
-'says that messages of a claim failed, all that are open or those given: they come again after the group''s backoff, or after retry_in, until their retries are spent and they are dead; returns how many are now dead. error: kept with the message. Errors: SS004 the claim or a message is unknown, resolved or taken over; SS001, SS002, 22004, 22023, 42501 no right to consume';
+'says that messages of a claim failed, all that are open or those given: they come again after the group''s backoff, or after retry_in, until their retries are spent and they are dead; returns how many are now dead. error: kept with the message. Where the claim has later messages of the same exclusive or ordered key, these go back and wait for it. Errors: SS004 the claim or a message is unknown, resolved or taken over; SS001, SS002, 22004, 22023, 42501 no right to consume';
 
 CREATE FUNCTION sqlstreams.reject(
     stream         text,
@@ -362,7 +362,7 @@ CREATE FUNCTION sqlstreams.delay(
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_delay';
 COMMENT ON FUNCTION sqlstreams.delay(text, text, bigint, bigint[], interval, text) IS
-'puts messages of a claim off for a while, which is no failure: they come again after delay, or are dead beyond the group''s max_delays; returns how many are now dead. Errors as nack';
+'puts messages of a claim off for a while, which is no failure: they come again after delay, or are dead beyond the group''s max_delays (0: no limit); returns how many are now dead. Errors as nack';
 
 CREATE FUNCTION sqlstreams.resolve(
     stream         text,
@@ -459,7 +459,7 @@ CREATE FUNCTION sqlstreams.deliveries(
 )
 LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_deliveries';
 COMMENT ON FUNCTION sqlstreams.deliveries(text, text, bigint, bigint) IS
-'the last max_messages (1 .. 100000) deliveries that the stream''s delivery_log has recorded, of a group or all, of a message or all, newest first. attempt: the number of the delivery, from 1; outcome: ack, nack, reject, delay, release, expired (the lease was lost) or split (it was lost once too often). Errors: SS001, SS002, 22004, 22023, 42501 no right to consume';
+'the last max_messages (1 .. 100000) deliveries that the stream''s delivery_log has recorded, of a group or all, of a message or all, newest first. attempt: 1 and the failures before it; outcome: ack, nack, reject, delay, release, expired (the lease was lost) split (it was lost once too often), deferred (its key was not free) or superseded (by a newer version of its key). Errors: SS001, SS002, 22004, 22023, 42501 no right to consume';
 
 --
 -- Reading without claiming

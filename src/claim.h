@@ -46,6 +46,7 @@ typedef struct Claim
 	bool		has_keys;		/* ... or any that was returned */
 	bool		has_several_per_key;	/* more than one of a key */
 	ClaimKeys  *keys;			/* NULL until the first is met */
+	List	   *unfinished_keys;	/* of which it may carry more: KeyState */
 	CompactionReader *heads;	/* NULL unless a scan has met a compacted message */
 	Snapshot	heads_snapshot;
 	DeliveryLog log;
@@ -95,6 +96,7 @@ extern List *claim_keys_woken(Claim *claim, const Exception *wakeup);
 extern bool claim_keys_next_deferred(Claim *claim, KeyState *state, int64 *message_id);
 extern bool claim_keys_is_unwatched(Claim *claim, const KeyState *state);
 extern const text *claim_keys_key(const KeyState *state);
+extern bool claim_keys_may_follow(const Claim *claim, const KeyState *state);
 extern bool claim_keys_has_more(const KeyState *state);
 extern void claim_keys_write(Claim *claim);
 

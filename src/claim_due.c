@@ -165,7 +165,10 @@ return_deferred(DueReturn *due, const text *key, int64 message_id)
 	return true;
 }
 
-/* Deliver messages that wait for a key; says whether the next claim has to go on. */
+/*
+ * Deliver messages that wait for a key; says whether the next claim has to go on.
+ * Where this one may, it does so once it knows what room is left.
+ */
 static bool
 return_waiting(DueReturn *due, KeyState *state)
 {
@@ -175,7 +178,21 @@ return_waiting(DueReturn *due, KeyState *state)
 		   claim_keys_next_deferred(due->claim, state, &message_id) &&
 		   return_deferred(due, claim_keys_key(state), message_id))
 		CHECK_FOR_INTERRUPTS();
+	if (claim_keys_may_follow(due->claim, state))
+		due->claim->unfinished_keys = lappend(due->claim->unfinished_keys, state);
 	return claim_keys_has_more(state);
+}
+
+/* Go on with the keys of which this claim carries messages and may carry more. */
+static void
+finish_keys(DueReturn *due)
+{
+	List	   *keys = due->claim->unfinished_keys;
+	ListCell   *cell;
+
+	due->claim->unfinished_keys = NIL;
+	foreach(cell, keys)
+		(void) return_waiting(due, lfirst(cell));
 }
 
 /* A message is not delivered: those that wait for its key come next. */
@@ -311,7 +328,11 @@ claim_return_due(Claim *claim, int64 max_messages, bool take_suspect)
 	if (!claim_has_room(claim) || max_messages == 0)
 		return;
 	due.returned = palloc_extended(sizeof(int64) * max_messages, MCXT_ALLOC_HUGE);
+
+	/* see what this claim has written before */
+	CommandCounterIncrement();
 	due.snapshot = RegisterSnapshot(GetLatestSnapshot());
+	finish_keys(&due);
 
 	/* look again where some were stepped over */
 	do

@@ -409,6 +409,13 @@ claim_keys_key(const KeyState *state)
 	return state->key;
 }
 
+/* May this claim carry more of the messages that wait for a key of which it has some? */
+bool
+claim_keys_may_follow(const Claim *claim, const KeyState *state)
+{
+	return state->lease.has_deferred && state->given_count > 0 && state->given_count < claim->max_per_key;
+}
+
 /* Is the key free, with messages waiting for it? */
 bool
 claim_keys_has_more(const KeyState *state)

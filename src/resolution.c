@@ -39,7 +39,7 @@ raise_message_lost(const ConsumerGroup *group, int64 claim_id, int64 message_id)
 			(errcode(ERRCODE_LEASE_LOST),
 			 errmsg("message %lld is not open in claim %lld of consumer group \"%s\"",
 					(long long) message_id, (long long) claim_id, group->name),
-			 errdetail("It was never part of the claim, or is resolved already."),
+			 errdetail("It was never part of the claim, is resolved already, or waits behind a message of its key that failed."),
 			 errhint("Roll back the work on it.")));
 }
 
