@@ -459,7 +459,7 @@ CREATE FUNCTION sqlstreams.deliveries(
 )
 LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_deliveries';
 COMMENT ON FUNCTION sqlstreams.deliveries(text, text, bigint, bigint) IS
-'the last max_messages (1 .. 100000) deliveries that the stream''s delivery_log has recorded, of a group or all, of a message or all, newest first. attempt: 1 and the failures before it; outcome: ack, nack, reject, delay, release, expired (the lease was lost) split (it was lost once too often), deferred (its key was not free) or superseded (by a newer version of its key). Errors: SS001, SS002, 22004, 22023, 42501 no right to consume';
+'the last max_messages (1 .. 100000) deliveries that the stream''s delivery_log has recorded, of a group or all, of a message or all, newest first. attempt: 1 and the failures before it; outcome: ack, nack, reject, delay, release, expired (the lease was lost), split (it was lost once too often), deferred (its key was not free) or superseded (by a newer version of its key). Errors: SS001, SS002, 22004, 22023, 42501 no right to consume';
 
 --
 -- Reading without claiming

@@ -32,7 +32,7 @@ struct KeyState
 	KeyLease	lease;
 	bool		has_row;		/* the lease was read from the table */
 	bool		is_changed;
-	bool		has_new_deferred;	/* the first that waits came by this claim */
+	bool		has_new_deferred;	/* the row does not say yet that messages wait */
 	bool		needs_wakeup;	/* messages wait for it although it is free */
 	int64		given_count;	/* messages that this claim carries of it */
 	int64		blocker;		/* the message that has it; 0: it is free */
@@ -325,6 +325,7 @@ find_unknown_deferred(Claim *claim, const text *key)
 {
 	KeyState   *state = find_state(claim, key);
 
+	state->has_new_deferred |= !state->lease.has_deferred;
 	state->lease.has_deferred = true;
 	state->lease.deferred_from = 0;
 	state->is_changed = true;
