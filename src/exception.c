@@ -350,6 +350,39 @@ exception_summarize(StateTable *table, int64 group_id, ExceptionStatus status,
 }
 
 /*
+ * Add the ids of a group's exceptions that have a status, of messages after an
+ * id, to ids, which has room for max_count; false when there are more.
+ */
+bool
+exception_collect_ids(StateTable *table, int64 group_id, ExceptionStatus status, int64 after_id,
+					  Snapshot snapshot, int64 *ids, int64 *count, int64 max_count)
+{
+	TupleDesc	desc = RelationGetDescr(table->rel);
+	ScanKeyData keys[2];
+	StateScan	scan;
+	HeapTuple	tuple;
+	bool		has_room = true;
+
+	ScanKeyInit(&keys[0], Anum_exception_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
+	ScanKeyInit(&keys[1], Anum_exception_status, BTEqualStrategyNumber, F_CHAREQ, CharGetDatum((char) status));
+	state_scan_begin(&scan, table, find_due_index(table), snapshot, lengthof(keys), keys);
+	while (has_room && (tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
+	{
+		bool		isnull;
+		int64		message_id = DatumGetInt64(heap_getattr(tuple, Anum_exception_message_id, desc, &isnull));
+
+		CHECK_FOR_INTERRUPTS();
+		if (message_id <= after_id)
+			continue;
+		has_room = *count < max_count;
+		if (has_room)
+			ids[(*count)++] = message_id;
+	}
+	state_scan_end(&scan);
+	return has_room;
+}
+
+/*
  * An open transaction that has inserted or deleted exceptions of messages after
  * *after_id and up to to_id, or invalid.  Moves *after_id up to the first of
  * these.

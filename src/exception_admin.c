@@ -49,11 +49,19 @@ enum
 	SHOWN_COLUMNS
 };
 
+/* Exceptions of a status that are found by it, and sorted; with more all are read. */
+#define MAX_COLLECTED_IDS 10000
+
 /* The reading of one group's exceptions, by message. */
 typedef struct GroupReader
 {
 	ConsumerGroup group;
-	ExceptionScan scan;
+	int64	   *ids;			/* of those with the status, if they are few; else
+								 * NULL, and ... */
+	int64		id_count;
+	int64		id_next;
+	MemoryContext found;		/* what the exception points to, read by id */
+	ExceptionScan scan;			/* ... all are read */
 	bool		has_exception;
 	Exception	exception;		/* the next to be shown */
 } GroupReader;
@@ -112,14 +120,63 @@ find_stream(FunctionCallInfo fcinfo, Stream *stream)
 	access_check_consume(stream);
 }
 
+/* Go to the next exception of those whose ids are known. */
+static void
+advance_by_id(ExceptionPage *page, GroupReader *reader)
+{
+	MemoryContextReset(reader->found);
+	reader->has_exception = false;
+	while (!reader->has_exception && reader->id_next < reader->id_count)
+	{
+		MemoryContext old = MemoryContextSwitchTo(reader->found);
+
+		reader->has_exception = exception_find(&page->table, reader->group.group_id,
+											   reader->ids[reader->id_next++], page->snapshot, &reader->exception);
+		MemoryContextSwitchTo(old);
+	}
+}
+
 /* Go to the reader's next exception that is to be shown. */
 static void
-advance(const ExceptionPage *page, GroupReader *reader)
+advance(ExceptionPage *page, GroupReader *reader)
 {
+	if (reader->ids != NULL)
+	{
+		advance_by_id(page, reader);
+		return;
+	}
 	do
 		reader->has_exception = exception_scan_next(&reader->scan, &reader->exception);
 	while (reader->has_exception && page->status != NULL &&
 		   strcmp(status_name(reader->exception.status), page->status) != 0);
+}
+
+/*
+ * Find the ids of the exceptions that have the page's status, if they are few:
+ * they may lie among many with another one.
+ */
+static void
+collect_ids(ExceptionPage *page, GroupReader *reader, int64 after_id)
+{
+	static const ExceptionStatus all[] = {
+		EXCEPTION_READY, EXCEPTION_PARKED, EXCEPTION_INFLIGHT, EXCEPTION_DEFERRED, EXCEPTION_DEAD
+	};
+	int64	   *ids = palloc(sizeof(int64) * MAX_COLLECTED_IDS);
+	bool		are_few = true;
+
+	reader->id_count = 0;
+	reader->id_next = 0;
+	for (int i = 0; are_few && i < lengthof(all); i++)
+	{
+		if (strcmp(status_name(all[i]), page->status) == 0)
+			are_few = exception_collect_ids(&page->table, reader->group.group_id, all[i], after_id,
+											page->snapshot, ids, &reader->id_count, MAX_COLLECTED_IDS);
+	}
+	qsort(ids, reader->id_count, sizeof(int64), id_compare);
+	if (are_few)
+		reader->ids = ids;
+	else
+		pfree(ids);
 }
 
 /* Begin to read a group's exceptions. */
@@ -128,9 +185,17 @@ begin_reader(ExceptionPage *page, const ConsumerGroup *group)
 {
 	GroupReader *reader = &page->readers[page->reader_count++];
 
+	int64		after_id = Max(page->after_id, page->stream->purged_through);
+
 	reader->group = *group;
-	exception_scan_ids_begin(&reader->scan, &page->table, group->group_id,
-							 Max(page->after_id, page->stream->purged_through), page->snapshot);
+	reader->ids = NULL;
+	if (page->status != NULL)
+		collect_ids(page, reader, after_id);
+	if (reader->ids == NULL)
+		exception_scan_ids_begin(&reader->scan, &page->table, group->group_id, after_id, page->snapshot);
+	else
+		reader->found = AllocSetContextCreate(CurrentMemoryContext, "sqlstreams exception found",
+											  ALLOCSET_SMALL_SIZES);
 	advance(page, reader);
 }
 
@@ -300,7 +365,10 @@ put_page(ExceptionPage *page, const ConsumerGroup *group)
 		advance(page, reader);
 	}
 	for (int i = 0; i < page->reader_count; i++)
-		exception_scan_end(&page->readers[i].scan);
+	{
+		if (page->readers[i].ids == NULL)
+			exception_scan_end(&page->readers[i].scan);
+	}
 	if (page->log_scan != NULL)
 		message_log_scan_end(page->log_scan);
 	lease_close(&page->leases);
