@@ -25,6 +25,18 @@
 /* How many to read at once of which some may be of another version. */
 #define DUE_STEP 1000
 
+/* Order messages by id, and wake-ups, which have negative ids, behind them. */
+static int
+compare_found(const void *a, const void *b)
+{
+	bool		is_wakeup_a = *(const int64 *) a < 0;
+	bool		is_wakeup_b = *(const int64 *) b < 0;
+
+	if (is_wakeup_a != is_wakeup_b)
+		return is_wakeup_a ? 1 : -1;
+	return id_compare(a, b);
+}
+
 /* The returning of exceptions by one claim. */
 typedef struct DueReturn
 {
@@ -254,6 +266,7 @@ follow_wakeup(DueReturn *due, const DueException *found)
 		exception_leave_due(&claim->cursor, found);
 		return;
 	}
+	claim->scan_left--;
 	foreach(cell, claim_keys_woken(claim, &wakeup))
 	{
 		KeyState   *state = lfirst(cell);
@@ -288,9 +301,9 @@ return_found(DueReturn *due, bool take_suspect)
 	if (count > 0)
 		claim->cursor_changed = true;
 
-	/* by id where all are taken: that is how a key's messages are to come */
+	/* where all are taken, messages come by id, as those of a key are to, and then wake-ups */
 	if (count <= due->messages_left && !claim->has_byte_limit)
-		qsort(found, count, sizeof(DueException), id_compare);
+		qsort(found, count, sizeof(DueException), compare_found);
 	for (int64 i = 0; i < count; i++)
 	{
 		if (found[i].message_id < 0)

@@ -16,6 +16,7 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
+#include "miscadmin.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -134,6 +135,15 @@ find_state(Claim *claim, const text *key)
 	return state;
 }
 
+/* Find the first message that waits for the key, of those that were not purged. */
+static bool
+find_first_deferred(Claim *claim, const KeyState *state, int64 *message_id, ItemPointer tid)
+{
+	return deferred_find_first(&claim->keys->deferred, claim->group.group_id, state->key,
+							   Max(state->lease.deferred_from, claim->stream.purged_through + 1),
+							   message_id, tid);
+}
+
 /* Does a message with a lower id wait for the key? */
 static bool
 has_deferred_before(Claim *claim, KeyState *state, int64 message_id)
@@ -143,8 +153,7 @@ has_deferred_before(Claim *claim, KeyState *state, int64 message_id)
 
 	if (!state->lease.has_deferred)
 		return false;
-	if (deferred_find_first(&claim->keys->deferred, claim->group.group_id, state->key,
-							state->lease.deferred_from, &first, &tid))
+	if (find_first_deferred(claim, state, &first, &tid))
 		return first < message_id;
 	state->lease.has_deferred = false;
 	state->is_changed = true;
@@ -160,16 +169,21 @@ may_follow(Claim *claim, KeyState *state, int64 message_id)
 		!has_deferred_before(claim, state, message_id);
 }
 
-/* Add a holder to the key's. */
+/*
+ * Add a holder to those that this claim has given the key.  Their array is as
+ * long as the next power of two.
+ */
 static void
 add_holder(Claim *claim, KeyState *state, int64 message_id)
 {
 	KeyLease   *lease = &state->lease;
-	int64	   *holders = MemoryContextAlloc(claim->keys->context, sizeof(int64) * (lease->holder_count + 1));
+	int			count = lease->holder_count;
 
-	memcpy(holders, lease->holders, sizeof(int64) * lease->holder_count);
-	holders[lease->holder_count++] = message_id;
-	lease->holders = holders;
+	if (count == 0)
+		lease->holders = MemoryContextAlloc(claim->keys->context, sizeof(int64));
+	else if ((count & (count - 1)) == 0)
+		lease->holders = repalloc(lease->holders, sizeof(int64) * 2 * count);
+	lease->holders[lease->holder_count++] = message_id;
 }
 
 /*
@@ -372,8 +386,7 @@ claim_keys_next_deferred(Claim *claim, KeyState *state, int64 *message_id)
 
 	/* what this command has written only a later one can delete */
 	CommandCounterIncrement();
-	if (!deferred_find_first(&claim->keys->deferred, claim->group.group_id, state->key,
-							 state->lease.deferred_from, message_id, &tid))
+	if (!find_first_deferred(claim, state, message_id, &tid))
 	{
 		state->lease.has_deferred = false;
 		state->needs_wakeup = false;
@@ -461,6 +474,7 @@ claim_keys_write(Claim *claim)
 	{
 		if (state->is_changed)
 			write_state(claim, state);
+		CHECK_FOR_INTERRUPTS();
 	}
 	hash_seq_init(&status, keys->states);
 	while ((state = hash_seq_search(&status)) != NULL)

@@ -75,6 +75,12 @@ static const Oid exception_column_types[EXCEPTION_COLUMNS] = {
 /* How late a row may come in. */
 #define DUE_MAX_LATENESS_US (DUE_MARGIN_US / 2)
 
+/*
+ * What makes the ids of wake-ups for a rescan lower than those of others, which
+ * are claim ids: they come first among those that are due.
+ */
+#define RESCAN_OFFSET (INT64CONST(1) << 53)
+
 /* How many suspects one claim passes on its way to others. */
 #define MAX_SUSPECTS_PASSED 1000
 
@@ -234,7 +240,7 @@ exception_insert_wakeup(StateTable *table, int64 group_id, int64 claim_id, text 
 						TimestampTz not_before)
 {
 	Exception	wakeup = {
-		.message_id = -lease_draw_claim_id(),
+		.message_id = -lease_draw_claim_id() - (is_rescan ? RESCAN_OFFSET : 0),
 		.claim_id = claim_id,
 		.attempts = is_rescan ? 1 : 0,
 		.last_error = key

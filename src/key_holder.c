@@ -6,14 +6,17 @@
 
 #include "key_holder.h"
 
-/* Does an ordered message wait to be delivered again? */
-static bool
-is_unresolved(const KeyHolderTables *tables, int64 group_id, int64 message_id, Snapshot snapshot)
+/* What has become of a message: the status of its exception, or 0. */
+static char
+find_status(const KeyHolderTables *tables, int64 group_id, int64 message_id, Snapshot snapshot)
 {
 	Exception	exception;
 
-	return exception_find(tables->exceptions, group_id, message_id, snapshot, &exception) &&
-		(exception.status == EXCEPTION_READY || exception.status == EXCEPTION_INFLIGHT);
+	if (!exception_find(tables->exceptions, group_id, message_id, snapshot, &exception))
+		return 0;
+	if (exception.last_error != NULL)
+		pfree(exception.last_error);
+	return (char) exception.status;
 }
 
 /*
@@ -36,9 +39,16 @@ key_holder_find(const KeyHolderTables *tables, int64 group_id, const KeyLease *l
 	*is_open = false;
 	for (int i = 0; lease->is_ordered && i < lease->holder_count; i++)
 	{
-		if (lease->holders[i] > tables->stream->purged_through &&
-			is_unresolved(tables, group_id, lease->holders[i], snapshot))
+		char		status = 0;
+
+		if (lease->holders[i] > tables->stream->purged_through)
+			status = find_status(tables, group_id, lease->holders[i], snapshot);
+		if (status == EXCEPTION_READY || status == EXCEPTION_INFLIGHT)
 			return lease->holders[i];
+
+		/* it is the first of those that wait: holders behind it come later */
+		if (status == EXCEPTION_DEFERRED)
+			return 0;
 	}
 	return 0;
 }

@@ -435,7 +435,10 @@ resolution_resolve(const Stream *stream, const ConsumerGroup *group, int64 claim
 	if (call.has_keys && others != NULL)
 		key_wakeup_if_awaited(&call.writer, claim_id);
 	for (int64 i = 0; call.has_keys && others == NULL && i < call.named_count; i++)
-		key_wakeup_of_message(&call.writer, call.named[i].message_id);
+	{
+		if (call.named[i].outcome != OUTCOME_DEFERRED)
+			key_wakeup_of_message(&call.writer, call.named[i].message_id);
+	}
 	*dead_count = call.writer.dead_count;
 	outcome_end(&call.writer);
 	if (call.released_id != 0)
