@@ -76,7 +76,7 @@ wants_version(DueReturn *due)
 	return DatumGetInt32(row[Anum_log_schema_version - 1]) == version;
 }
 
-/* May another message be returned? */
+/* May another message be returned?  Not beside a suspect. */
 static bool
 has_room(const DueReturn *due)
 {
