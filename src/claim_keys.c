@@ -359,8 +359,11 @@ claim_keys_woken(Claim *claim, const Exception *wakeup)
 	ListCell   *cell;
 
 	if (wakeup->last_error != NULL)
-		return list_make1(wakeup->attempts > 0 ? find_unknown_deferred(claim, wakeup->last_error) :
-						  find_state(claim, wakeup->last_error));
+	{
+		text	   *key = DatumGetTextPP(PointerGetDatum(wakeup->last_error));
+
+		return list_make1(wakeup->attempts > 0 ? find_unknown_deferred(claim, key) : find_state(claim, key));
+	}
 	if (wakeup->claim_id == 0)
 		leases = key_lease_list_of_group(&keys->leases, claim->group.group_id, keys->snapshot);
 	else

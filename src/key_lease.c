@@ -105,6 +105,41 @@ find_claim_index(StateTable *table)
 	return state_table_index_on(table, columns, lengthof(columns));
 }
 
+/* Begin to read the keys whose holders were delivered in a claim. */
+static void
+begin_scan_of_claim(StateScan *scan, StateTable *table, int64 claim_id, bool with_deferred_only,
+					Snapshot snapshot)
+{
+	ScanKeyData keys[2];
+
+	ScanKeyInit(&keys[0], Anum_key_claim_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(claim_id));
+	ScanKeyInit(&keys[1], Anum_key_deferred, BTEqualStrategyNumber, F_BOOLEQ, BoolGetDatum(true));
+	state_scan_begin(scan, table, find_claim_index(table), snapshot, with_deferred_only ? 2 : 1, keys);
+}
+
+static bool
+is_of_group(StateTable *table, HeapTuple tuple, int64 group_id)
+{
+	bool		isnull;
+
+	return DatumGetInt64(heap_getattr(tuple, Anum_key_group_id, RelationGetDescr(table->rel), &isnull)) == group_id;
+}
+
+/* May messages wait for a key of a group whose holders were delivered in a claim? */
+bool
+key_lease_is_awaited(StateTable *table, int64 group_id, int64 claim_id, Snapshot snapshot)
+{
+	StateScan	scan;
+	HeapTuple	tuple;
+
+	begin_scan_of_claim(&scan, table, claim_id, true, snapshot);
+	do
+		tuple = state_scan_next(&scan, ForwardScanDirection);
+	while (HeapTupleIsValid(tuple) && !is_of_group(table, tuple, group_id));
+	state_scan_end(&scan);
+	return HeapTupleIsValid(tuple);
+}
+
 /*
  * The keys of a group whose holders were delivered in a claim, all or those for
  * which messages may wait, as a list of KeyLease.
@@ -114,19 +149,16 @@ key_lease_list_of_claim(StateTable *table, int64 group_id, int64 claim_id, bool 
 						Snapshot snapshot)
 {
 	StateScan	scan;
-	ScanKeyData keys[2];
 	HeapTuple	tuple;
 	List	   *leases = NIL;
 
-	ScanKeyInit(&keys[0], Anum_key_claim_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(claim_id));
-	ScanKeyInit(&keys[1], Anum_key_deferred, BTEqualStrategyNumber, F_BOOLEQ, BoolGetDatum(true));
-	state_scan_begin(&scan, table, find_claim_index(table), snapshot, with_deferred_only ? 2 : 1, keys);
+	begin_scan_of_claim(&scan, table, claim_id, with_deferred_only, snapshot);
 	while ((tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
 	{
-		bool		isnull;
 		KeyLease   *lease;
 
-		if (DatumGetInt64(heap_getattr(tuple, Anum_key_group_id, RelationGetDescr(table->rel), &isnull)) != group_id)
+		CHECK_FOR_INTERRUPTS();
+		if (!is_of_group(table, tuple, group_id))
 			continue;
 		lease = palloc(sizeof(KeyLease));
 		fill_from_row(lease, table, tuple);

@@ -28,6 +28,7 @@ extern void key_lease_open(const Stream *stream, StateTable *table);
 extern bool key_lease_open_to_read(const Stream *stream, StateTable *table);
 extern bool key_lease_find(StateTable *table, int64 group_id, const text *key, Snapshot snapshot,
 						   KeyLease *lease);
+extern bool key_lease_is_awaited(StateTable *table, int64 group_id, int64 claim_id, Snapshot snapshot);
 extern List *key_lease_list_of_claim(StateTable *table, int64 group_id, int64 claim_id, bool with_deferred_only,
 									 Snapshot snapshot);
 extern List *key_lease_list_of_group(StateTable *table, int64 group_id, Snapshot snapshot);

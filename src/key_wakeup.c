@@ -18,14 +18,13 @@
 void
 key_wakeup_if_awaited(OutcomeWriter *writer, int64 claim_id)
 {
-	int64		group_id = writer->group->group_id;
 	StateTable	keys;
 	SnapshotData snapshot;
 	bool		is_awaited;
 
 	InitDirtySnapshot(snapshot);
 	key_lease_open(writer->stream, &keys);
-	is_awaited = key_lease_list_of_claim(&keys, group_id, claim_id, true, &snapshot) != NIL;
+	is_awaited = key_lease_is_awaited(&keys, writer->group->group_id, claim_id, &snapshot);
 	state_table_close(&keys);
 	if (is_awaited)
 		outcome_wake(writer, claim_id, NULL, false);
