@@ -77,14 +77,24 @@ replace(Pass *pass, Exception *exception, bool wait, const TimestampTz *not_befo
 static bool
 is_chosen(const Pass *pass, const Exception *exception, const DeadChoice *choice)
 {
+	MemoryContext old;
+	bool		is_like;
+
 	if (exception->status != EXCEPTION_DEAD || exception->message_id <= pass->stream->purged_through)
 		return false;
 	if (choice->error_like == NULL)
 		return true;
-	return exception->last_error != NULL &&
-		DatumGetBool(DirectFunctionCall2Coll(textlike, C_COLLATION_OID,
-											 PointerGetDatum(exception->last_error),
-											 PointerGetDatum(choice->error_like)));
+	if (exception->last_error == NULL)
+		return false;
+
+	/* a long error is decompressed */
+	old = MemoryContextSwitchTo(pass->scratch);
+	is_like = DatumGetBool(DirectFunctionCall2Coll(textlike, C_COLLATION_OID,
+												   PointerGetDatum(exception->last_error),
+												   PointerGetDatum(choice->error_like)));
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(pass->scratch);
+	return is_like;
 }
 
 /* Take a dead message out, and put it back as one that never failed. */
