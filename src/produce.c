@@ -15,7 +15,6 @@
 #include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
@@ -53,7 +52,6 @@ enum
 	ARG_HEADERS,
 	ARG_OPTIONS
 };
-
 
 /* What is the same for all messages of a call. */
 typedef struct ProduceCall
@@ -110,11 +108,8 @@ read_deliver_at(FunctionCallInfo fcinfo, ProduceCall *call)
 	deliver_at = PG_GETARG_TIMESTAMPTZ(ARG_DELIVER_AT);
 	if (TIMESTAMP_NOT_FINITE(deliver_at))
 		argument_raise_invalid("deliver_at", _("It must be finite."));
-	if (deliver_at > GetCurrentTimestamp())
-	{
-		if (call->compaction)
-			argument_raise_invalid("deliver_at", _("It must not be in the future with compaction."));
-	}
+	if (call->compaction && deliver_at > GetCurrentTimestamp())
+		argument_raise_invalid("deliver_at", _("It must not be in the future with compaction."));
 	set_column(&call->common, Anum_log_deliver_at, TimestampTzGetDatum(deliver_at));
 }
 
@@ -370,17 +365,10 @@ static ArrayArgument
 read_array(FunctionCallInfo fcinfo, int number, const char *argument, Oid type, int expected_count)
 {
 	ArrayArgument result = {.count = -1};
-	ArrayType  *array;
-	bool		is_bigint = type == INT8OID;
 
 	if (PG_ARGISNULL(number))
 		return result;
-	array = PG_GETARG_ARRAYTYPE_P(number);
-	if (ARR_NDIM(array) > 1)
-		argument_raise_invalid(argument, _("It must have one dimension."));
-	deconstruct_array(array, type, is_bigint ? sizeof(int64) : -1, is_bigint && FLOAT8PASSBYVAL,
-					  is_bigint ? TYPALIGN_DOUBLE : TYPALIGN_INT,
-					  &result.values, &result.isnull, &result.count);
+	result.values = argument_get_array(fcinfo, number, argument, type, &result.isnull, &result.count);
 	if (expected_count >= 0 && result.count != expected_count)
 		argument_raise_invalid(argument,
 							   psprintf(_("Its number of elements is %d, and that of the messages is %d."),
@@ -408,12 +396,7 @@ read_bodies(FunctionCallInfo fcinfo, const char *argument, Oid type)
 				 errmsg("a batch of %d messages is too large", bodies.count),
 				 errdetail("A batch has at most %d messages.", BATCH_MAX_MESSAGES)));
 	for (int i = 0; i < bodies.count; i++)
-	{
-		if (bodies.isnull[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("element %d of argument \"%s\" must not be null", i + 1, argument)));
-	}
+		argument_check_element(argument, bodies.isnull, i);
 	return bodies;
 }
 
