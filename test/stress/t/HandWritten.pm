@@ -9,7 +9,7 @@ use File::Temp ();
 use Stress::Checker;
 use Stress::History;
 
-our @EXPORT_OK = qw(kinds committed produced claimed said acked logged left);
+our @EXPORT_OK = qw(kinds kinds_keyed committed produced claimed said acked logged left);
 
 # What group g allows a message.
 my $GROUP = '1  reply  group  -  g  timeout=1  base_delay=2  max_delay=3  initial_backoff=1'
@@ -19,7 +19,19 @@ my $GROUP = '1  reply  group  -  g  timeout=1  base_delay=2  max_delay=3  initia
 # processes (label => text; two spaces or more between fields).
 sub kinds
 {
-	my (%records) = (groups => $GROUP, @_);
+	return _kinds(\&Stress::Checker::check, groups => $GROUP, @_);
+}
+
+# The same for records of the keyed stream, with group asking.
+sub kinds_keyed
+{
+	(my $group = $GROUP) =~ s/  g  /  asking  /;
+	return _kinds(\&Stress::Checker::check_keyed, groups => $group, @_);
+}
+
+sub _kinds
+{
+	my ($check, %records) = @_;
 	my $directory = File::Temp::tempdir(CLEANUP => 1);
 	foreach my $label (keys %records)
 	{
@@ -31,7 +43,7 @@ sub kinds
 		}
 		close $file;
 	}
-	my %found = map { $_->[0] => 1 } Stress::Checker::check(Stress::History->read($directory));
+	my %found = map { $_->[0] => 1 } $check->(Stress::History->read($directory));
 	return join ', ', sort keys %found;
 }
 

@@ -9,6 +9,7 @@ package Stress::Checker;
 use strict;
 use warnings;
 use Stress::Checker::Delivered;
+use Stress::Checker::Keyed;
 use Stress::Checker::Produced;
 use Stress::History;
 
@@ -26,11 +27,24 @@ my %ALLOWED_ERRORS = (
 sub check
 {
 	my ($history) = @_;
+	return _check_with($history, \&Stress::Checker::Delivered::check);
+}
+
+# The same for the keyed stream, which has rules of its own.
+sub check_keyed
+{
+	my ($history) = @_;
+	return _check_with($history, \&Stress::Checker::Keyed::check);
+}
+
+sub _check_with
+{
+	my ($history, $check) = @_;
 	my @violations;
 	my $report = sub { my ($kind, $detail) = @_; push @violations, [ $kind, $detail ]; return };
 	_check_errors($history, $report);
 	Stress::Checker::Produced::check($history, $report);
-	Stress::Checker::Delivered::check($history, $report);
+	$check->($history, $report);
 	return @violations;
 }
 

@@ -8,7 +8,8 @@ use strict;
 use warnings;
 use Stress::Producer;
 
-# client: a Stress::Client; stream, name: the stream and the group.
+# client: a Stress::Client; stream, name: the stream and the group; max_per_key:
+# how many messages of a key a claim may carry, 1 when it is not given.
 sub new
 {
 	my ($class, %self) = @_;
@@ -21,8 +22,8 @@ sub claim
 {
 	my ($self, $max, $lease, $ack) = @_;
 	return $self->_fetch('claim', $max, $lease, $ack,
-		q{sqlstreams.claim(?, ?, ?, lease => nullif(?, '')::interval, ack => ?)},
-		$max, $lease, $ack);
+		q{sqlstreams.claim(?, ?, ?, lease => nullif(?, '')::interval, ack => ?, max_per_key => ?)},
+		$max, $lease, $ack, $self->{max_per_key} // 1);
 }
 
 # Claims and acks each message in one statement.
@@ -177,8 +178,10 @@ sub _fetch
 	my ($self, $verb, $max, $lease, $ack, $rows, @more) = @_;
 	my $statement = $self->_select($verb, $rows);
 	my @parameters = (@$self{qw(stream name)}, @more);
+	my @fields = ($self->{name}, $max, $lease, $ack // '-');
+	push @fields, $self->{max_per_key} if $verb eq 'claim' && $self->{max_per_key};
 	my $found;
-	my ($id) = $self->{client}->call($verb, [ $self->{name}, $max, $lease, $ack // '-' ], sub {
+	my ($id) = $self->{client}->call($verb, \@fields, sub {
 		my ($dbh) = @_;
 		$found = $dbh->selectall_arrayref($statement, undef, @parameters);
 		return ('-', '-', '-') unless @$found;

@@ -25,6 +25,7 @@ package Stress::History;
 #                 no ids: of all; pattern: what the error contains
 #   exceptions    group => id => { status, attempts, delays, takeovers, error }
 #                 as they were in the end
+#   superseded    group => id => how often the delivery log says so
 #   log           id => token, as the log table had them in the end
 #   errors        calls that the server refused
 #   disturbances  verb => how often somebody came in the way
@@ -55,7 +56,7 @@ sub read
 		transactions => {}, messages => {}, claims => [], claims_by_name => {},
 		produces => [], uses => [], errors => [], log => undef, disturbances => {},
 		empty_claims => 0, claim_calls => {}, unseen_claims => {}, groups => {}, seeks => {},
-		repairs => {}, exceptions => {},
+		repairs => {}, exceptions => {}, superseded => {},
 	}, $class;
 	Stress::Records::visit_all($directory, sub { $self->_event(@_) });
 	$_->{calls} = [] for values %{ $self->{transactions} };
@@ -129,6 +130,11 @@ sub _event
 	elsif ($verb eq 'exceptions')
 	{
 		$self->_exceptions_read(@fields);
+	}
+	elsif ($verb eq 'superseded')
+	{
+		my ($group, @ids) = @fields;
+		$self->{superseded}{$group}{$_}++ foreach @ids;
 	}
 	else
 	{

@@ -14,6 +14,9 @@ my %DEFAULTS = (
 	groups => 3,
 	'partition-size' => 1000,
 	rate => 1500,
+	'keyed-producers' => 2,
+	'keyed-consumers' => 6,
+	'keyed-rate' => 200,
 	'drain-limit' => 120,
 	records => undef,
 	keep => 0);
@@ -24,9 +27,11 @@ Usage: test/stress/run [option ...]
 Produces to and consumes from a stream with many clients at once, in every way
 that SQL allows, and then checks from the records of the clients that nothing
 was lost, skipped, invented or given to two holders at once, and that each
-message was tried again, put off and given up exactly as it should be. The
-database is the one of the libpq environment variables; the stream is the run's
-own.
+message was tried again, put off and given up exactly as it should be. At the
+same time, on another stream, it does so with message keys, and checks also from
+the server's delivery log that no exclusive key was with two holders, no ordered
+message passed one before it, and no superseded one was delivered. The database
+is the one of the libpq environment variables; the streams are the run's own.
 
   --duration=SECONDS     how long producers work (20)
   --seed=N               of the random choices; they also depend on timing
@@ -35,6 +40,9 @@ own.
   --groups=N             consumer groups (3), and one more that pops
   --partition-size=N     message ids per partition (1000)
   --rate=N               messages a second, at most (1500)
+  --keyed-producers=N    processes that produce messages with keys (2)
+  --keyed-consumers=N    processes that consume them, in three groups (6)
+  --keyed-rate=N         messages with keys a second, about (200)
   --drain-limit=SECONDS  how long consumers may take for the rest (120)
   --records=DIRECTORY    where to keep the records (a temporary directory,
                          removed when all is well)
@@ -52,19 +60,20 @@ sub parse
 	my $parser = Getopt::Long::Parser->new;
 	my $is_good = $parser->getoptionsfromarray(\@arguments, \%options, 'duration=f', 'seed=i',
 		'producers=i', 'consumers=i', 'groups=i', 'partition-size=i', 'rate=f',
-		'drain-limit=f', 'records=s', 'keep', 'help');
+		'keyed-producers=i', 'keyed-consumers=i', 'keyed-rate=f', 'drain-limit=f', 'records=s', 'keep', 'help');
 	if ($options{help})
 	{
 		print $USAGE;
 		exit 0;
 	}
 	die $USAGE if !$is_good || @arguments;
-	foreach my $name (qw(duration producers consumers groups rate drain-limit))
+	foreach my $name (qw(duration producers consumers groups rate drain-limit), grep { /^keyed/ } keys %DEFAULTS)
 	{
 		die "--$name must be positive\n" unless $options{$name} > 0;
 	}
 	die "--consumers must be more than --groups, as one group more pops\n"
 	  unless $options{consumers} > $options{groups};
+	die "--keyed-consumers must be 3 or more, one for each group\n" unless $options{'keyed-consumers'} >= 3;
 	$options{seed} //= int rand 1_000_000;
 	return %options;
 }

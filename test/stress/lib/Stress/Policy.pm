@@ -29,6 +29,14 @@ sub of_group
 	return bless { %{ $OF_GROUPS[ ($number - 1) % @OF_GROUPS ] } }, $class;
 }
 
+# The policy of a group of the keyed stream: no delay makes a message dead.
+sub of_keyed_group
+{
+	my ($class) = @_;
+	return bless { max_retries => 2, max_delays => 0, initial_backoff => 0.05, base_delay => 0.05,
+		exponent => 2, max_delay => 0.2, max_reclaims => 1, timeout => 1 }, $class;
+}
+
 # The policy that fields() wrote down.
 sub from_fields
 {

@@ -18,8 +18,9 @@ package Stress::Records;
 #
 #   produce        send: token or token=key or token=key=deliver_at, one per message
 #                  reply: ids in the same order
-#   claim, pop,    send: group, max_messages, lease, claim to ack first ('-': none)
-#   claim_and_ack  reply: claim id, lease end ('-': none), the server's clock, and
+#   claim, pop,    send: group, max_messages, lease, claim to ack first ('-': none),
+#   claim_and_ack  max_per_key (not there: 1)
+#                  reply: claim id, lease end ('-': none), the server's clock, and
 #                  id=token=takeovers or id=token=takeovers=attempts=delays, one
 #                  per message; '-', '-', '-' when there was none
 #   ack, release   send: group, claim id, ids ('all': whole)   reply: count
@@ -40,6 +41,7 @@ package Stress::Records;
 #   log            reply: id=token ... as the log table holds them in the end
 #   exceptions     reply: group, id=status=attempts=delays=takeovers=error ... as they
 #                  are in the end
+#   superseded     reply: group, id ... as the delivery log has them
 #
 # A statement outside of a transaction block is a transaction by itself: its
 # "send commit" comes before the call, because it may commit at any time after,

@@ -20,8 +20,26 @@ sub check
 {
 	my ($history, $report) = @_;
 	my @groups = sort keys %{ $history->{groups} };
+	my %deliveries = %{ check_claims($history, $report) };
+	my %seeks = map { $_ => [ Stress::Checker::Moved::seeks($history, $_) ] } @groups;
+	Stress::Checker::Resolved::check($history, \%deliveries, \%seeks, $report);
+	foreach my $group (@groups)
+	{
+		my $troubled = _check_holders($group, $deliveries{$group}, $seeks{$group}, $report);
+		Stress::Checker::Course->new(
+			history => $history, group => $group, deliveries => $deliveries{$group},
+			seeks => $seeks{$group}, report => $report)->check($troubled);
+	}
+	return;
+}
+
+# Checks each claim by itself, and what it returned against what was produced.
+# Returns group => id => the claims that returned it.
+sub check_claims
+{
+	my ($history, $report) = @_;
 	_check_claim_ids($history, $report);
-	my %deliveries = map { $_ => {} } @groups;
+	my %deliveries = map { $_ => {} } keys %{ $history->{groups} };
 	foreach my $claim (@{ $history->{claims} })
 	{
 		_check_claim($claim, $history->{groups}{ $claim->{group} }, $report);
@@ -34,16 +52,7 @@ sub check
 		$claim->{lowest} = min(map { $_->[0] } @rows);
 		$claim->{highest} = max(map { $_->[0] } @rows);
 	}
-	my %seeks = map { $_ => [ Stress::Checker::Moved::seeks($history, $_) ] } @groups;
-	Stress::Checker::Resolved::check($history, \%deliveries, \%seeks, $report);
-	foreach my $group (@groups)
-	{
-		my $troubled = _check_holders($group, $deliveries{$group}, $seeks{$group}, $report);
-		Stress::Checker::Course->new(
-			history => $history, group => $group, deliveries => $deliveries{$group},
-			seeks => $seeks{$group}, report => $report)->check($troubled);
-	}
-	return;
+	return \%deliveries;
 }
 
 # A claim id names one claim.
