@@ -141,6 +141,41 @@ forget(Exception *exception)
 }
 
 /*
+ * Is a message that has waited for its key to be delivered later?  Sets the
+ * exception's due time to when.
+ */
+static bool
+is_due_later(DueReturn *due, Exception *exception)
+{
+	TimestampTz deliver_at;
+
+	if (claim_is_for_later(due->claim, due->scan, &deliver_at))
+		exception->due_at = Max(exception->due_at, deliver_at);
+	return exception->due_at > due->claim->now;
+}
+
+/*
+ * Keep a message, whose row is gone, for its due time.  An ordered one has its key
+ * meanwhile, or goes on waiting for it where this claim carries an earlier one:
+ * then those behind it wait, too, and this is false.
+ */
+static bool
+keep_for_later(DueReturn *due, Exception *exception, const text *key)
+{
+	Claim	   *claim = due->claim;
+
+	if (claim_concurrency(claim, due->scan) != CONCURRENCY_ORDERED ||
+		claim_keys_reserve(claim, key, exception->message_id))
+	{
+		put_back(due, exception, EXCEPTION_READY, exception->due_at);
+		return true;
+	}
+	put_back(due, exception, EXCEPTION_DEFERRED, exception->due_at);
+	claim_keys_defer(claim, key, exception->message_id);
+	return false;
+}
+
+/*
  * Deliver a message that has waited for its key, or find out why it is not to be
  * delivered; false when it goes on waiting, and with it those behind.
  */
@@ -149,7 +184,7 @@ return_deferred(DueReturn *due, const text *key, int64 message_id)
 {
 	Claim	   *claim = due->claim;
 	Exception	exception;
-	TimestampTz deliver_at;
+	bool		goes_on = true;
 
 	/* this claim may have deferred it itself */
 	if (!exception_find(&claim->exceptions, claim->group.group_id, message_id, SnapshotSelf, &exception) ||
@@ -163,18 +198,14 @@ return_deferred(DueReturn *due, const text *key, int64 message_id)
 	}
 	if (!is_deliverable(due, &exception))
 		;
-	else if (claim_is_for_later(claim, due->scan, &deliver_at))
-	{
-		if (claim_concurrency(claim, due->scan) == CONCURRENCY_ORDERED)
-			(void) claim_keys_reserve(claim, key, message_id);
-		put_back(due, &exception, EXCEPTION_READY, deliver_at);
-	}
+	else if (is_due_later(due, &exception))
+		goes_on = keep_for_later(due, &exception, key);
 	else if (claim_take_key(claim, due->scan, false))
 		deliver(due, &exception);
 	else
 		claim_defer(claim, due->scan, &exception);
 	forget(&exception);
-	return true;
+	return goes_on;
 }
 
 /*
@@ -245,10 +276,23 @@ return_exception(DueReturn *due, const DueException *found)
 	forget(&exception);
 }
 
+/* Leave a wake-up for a key, due at a time. */
+static void
+wake_later(DueReturn *due, const KeyState *state, TimestampTz due_at)
+{
+	Exception	wakeup = {
+		.message_id = -lease_draw_claim_id(),
+		.last_error = (text *) claim_keys_key(state)
+	};
+
+	put_back(due, &wakeup, EXCEPTION_READY, due_at);
+}
+
 /*
  * Follow a wake-up: deliver messages that wait for the keys that it is about.
- * It stays as long as it is not done, or a key is just being freed by an open
- * transaction that may not have seen that messages wait for it.
+ * A key for which it is not done gets a wake-up of its own, and so does one that is
+ * just being freed by an open transaction which may not have seen that messages
+ * wait for it.
  */
 static void
 follow_wakeup(DueReturn *due, const DueException *found)
@@ -256,8 +300,6 @@ follow_wakeup(DueReturn *due, const DueException *found)
 	Claim	   *claim = due->claim;
 	Exception	wakeup;
 	ListCell   *cell;
-	bool		is_unfinished = false;
-	bool		is_unwatched = false;
 
 	if (!has_room(due) ||
 		!exception_find(&claim->exceptions, claim->group.group_id, found->message_id, due->snapshot, &wakeup) ||
@@ -272,17 +314,12 @@ follow_wakeup(DueReturn *due, const DueException *found)
 		KeyState   *state = lfirst(cell);
 
 		if (return_waiting(due, state))
-			is_unfinished = true;
-		else
-			is_unwatched |= claim_keys_is_unwatched(claim, state);
+			wake_later(due, state, found->due_at);
+		else if (claim_keys_is_unwatched(claim, state))
+			wake_later(due, state, claim->now + UNWATCHED_KEY_RETRY_US);
+		CHECK_FOR_INTERRUPTS();
 	}
-	if (is_unfinished)
-	{
-		put_back(due, &wakeup, EXCEPTION_READY, found->due_at);
-		exception_leave_due(&claim->cursor, found);
-	}
-	else if (is_unwatched)
-		put_back(due, &wakeup, EXCEPTION_READY, claim->now + UNWATCHED_KEY_RETRY_US);
+	exception_leave_due(&claim->cursor, found);
 }
 
 /* Find exceptions that are due, and return what the claim takes of them. */
