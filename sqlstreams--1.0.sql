@@ -120,7 +120,7 @@ CREATE FUNCTION sqlstreams.create_stream(
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_create_stream';
 COMMENT ON FUNCTION sqlstreams.create_stream(text, bigint, interval, interval, boolean, interval, interval, text, jsonb, boolean) IS
-'creates a stream that the current role owns and returns its id. partition_size: message ids per partition (>= 2, fixed for life). idempotency_key_ttl: how long an idempotency key protects. delivery_log: off, failures or all. message_defaults: what a message that does not say asks for. if_not_exists: an existing stream is left as it is. Errors: SS003 it exists, 22023 a bad value, 0A000 a retention, partition_interval, allow_drop_past_committed, empty_compaction_head_ttl, which have no effect yet, 42501 no right to create streams';
+'creates a stream that the current role owns and returns its id. partition_size: message ids per partition (>= 2, fixed for life). idempotency_key_ttl: how long an idempotency key protects. delivery_log: off, failures or all. message_defaults: what a message that does not say asks for. if_not_exists: an existing stream is left as it is. Errors: SS003 it exists, 22023 a bad value, 0A000 retention, partition_interval, allow_drop_past_committed or empty_compaction_head_ttl, which nothing applies yet, 42501 no right to create streams';
 REVOKE ALL ON FUNCTION sqlstreams.create_stream(text, bigint, interval, interval, boolean, interval, interval, text, jsonb, boolean) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION sqlstreams.create_stream(text, bigint, interval, interval, boolean, interval, interval, text, jsonb, boolean) TO @extowner@ WITH GRANT OPTION;
 
