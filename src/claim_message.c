@@ -144,10 +144,25 @@ claim_supersede(Claim *claim, int64 message_id, int32 attempts)
 	log_undelivered(claim, message_id, attempts, OUTCOME_SUPERSEDED);
 }
 
+/*
+ * Remove what was left in the place of a fresh message: it must not make every
+ * claim of the group fail.
+ */
+static void
+remove_left_over(Claim *claim, int64 message_id)
+{
+	Exception	present;
+
+	if (exception_find(&claim->exceptions, claim->group.group_id, message_id, SnapshotSelf, &present))
+		(void) exception_delete(&claim->exceptions, &present, false);
+}
+
 /* The message where the scan is waits for its key. */
 void
 claim_defer(Claim *claim, LogScan *scan, Exception *exception)
 {
+	if (exception->version == 0)
+		remove_left_over(claim, exception->message_id);
 	exception->status = EXCEPTION_DEFERRED;
 	exception->claim_id = 0;
 	exception->due_at = exception->updated_at = claim->now;
