@@ -24,7 +24,7 @@ use constant {
 # What a consumer does, each as often as its weight says.
 my %STYLES = (
 	whole => 20, in_one_transaction => 8, piecewise => 12, claim_rolled_back => 6,
-	claim_undone => 3, abandon => 7, release => 7, extend => 3, chain => 10,
+	claim_undone => 3, abandon => 7, release => 7, extend => 6, chain => 10,
 	die_with_claim => 3, die_with_ack => 3, slow_ack => 5, one_statement => 5,
 	with_produce => 4);
 
