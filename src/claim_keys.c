@@ -130,6 +130,13 @@ find_state(Claim *claim, const text *key)
 	state->key = key;
 	state->lease = lease;
 	state->has_row = has_row;
+
+	/* those behind a failed one of a claim wait without the row saying so */
+	if (lease.holder_count > 1)
+	{
+		state->lease.deferred_from = lease.has_deferred ? Min(lease.deferred_from, lease.holders[0]) : lease.holders[0];
+		state->lease.has_deferred = true;
+	}
 	find_blocker(claim, state);
 	MemoryContextSwitchTo(old);
 	return state;
