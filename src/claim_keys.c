@@ -135,6 +135,7 @@ find_state(Claim *claim, const text *key)
 	if (lease.holder_count > 1)
 	{
 		state->lease.deferred_from = lease.has_deferred ? Min(lease.deferred_from, lease.holders[0]) : lease.holders[0];
+		state->is_changed = !lease.has_deferred;
 		state->lease.has_deferred = true;
 	}
 	find_blocker(claim, state);
@@ -236,10 +237,22 @@ give_key(Claim *claim, KeyState *state, int64 message_id, bool is_ordered)
 	state->is_changed = true;
 }
 
+/* Was the key given to a message last, beside others? */
+static bool
+is_holder(const KeyState *state, int64 message_id)
+{
+	for (int i = 0; i < state->lease.holder_count; i++)
+	{
+		if (state->lease.holders[i] == message_id)
+			return true;
+	}
+	return false;
+}
+
 /*
  * May a message have its key?  Not if another has it, nor if an earlier one
  * waits for it.  The message that has it already, waiting to be tried again, goes
- * on.
+ * on, and so does an earlier one that was given the key with it and comes back.
  */
 static bool
 is_free_for(Claim *claim, KeyState *state, int64 message_id)
@@ -247,7 +260,7 @@ is_free_for(Claim *claim, KeyState *state, int64 message_id)
 	if (state->blocker == message_id)
 		return true;
 	if (state->blocker != 0)
-		return false;
+		return !state->is_blocker_open && message_id < state->blocker && is_holder(state, message_id);
 	if (!has_deferred_before(claim, state, message_id))
 		return true;
 	state->needs_wakeup = true;
