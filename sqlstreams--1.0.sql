@@ -322,7 +322,7 @@ CREATE FUNCTION sqlstreams.pop(stream text, consumer_group text, max_messages bi
 RETURNS SETOF sqlstreams.claimed_message
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_pop';
 COMMENT ON FUNCTION sqlstreams.pop(text, text, bigint) IS
-'claims and acks up to max_messages messages at once: delivered at most once. claim_id and lease_expires_at are NULL. Errors as claim';
+'claims and acks up to max_messages messages at once: delivered at most once. claim_id and lease_expires_at are NULL. Those of an exclusive or ordered key come in the order of their ids, any number of them. Errors as claim';
 
 CREATE FUNCTION sqlstreams.ack(stream text, consumer_group text, claim_id bigint, message_ids bigint[] DEFAULT NULL) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_ack';

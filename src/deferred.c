@@ -87,3 +87,10 @@ deferred_delete(StateTable *table, ItemPointer tid)
 {
 	(void) state_table_delete(table, tid, true);
 }
+
+/* Delete the rows of a group that is being dropped. */
+void
+deferred_delete_of_group(StateTable *table, int64 group_id)
+{
+	state_table_delete_of_group(table, Anum_deferred_group_id, group_id);
+}

@@ -21,10 +21,12 @@
 #include "arguments.h"
 #include "config.h"
 #include "cursor.h"
+#include "deferred.h"
 #include "errors.h"
 #include "exception_group.h"
 #include "group.h"
 #include "group_start.h"
+#include "key_lease.h"
 #include "lease.h"
 #include "message_options.h"
 #include "options.h"
@@ -380,6 +382,20 @@ delete_leases(const Stream *stream, int64 group_id)
 	lease_close(&tables);
 }
 
+/* Remove what is known of a group's keys. */
+static void
+delete_keys(const Stream *stream, int64 group_id)
+{
+	StateTable	table;
+
+	key_lease_open(stream, &table);
+	key_lease_delete_of_group(&table, group_id);
+	state_table_close(&table);
+	deferred_open(stream, &table);
+	deferred_delete_of_group(&table, group_id);
+	state_table_close(&table);
+}
+
 /*
  * Drop a group with its cursor, claims and exceptions; false if there was none.
  * What the delivery log has of it is not seen any more.
@@ -404,6 +420,7 @@ drop_group(const char *stream_name, const char *name, bool if_exists)
 	delete_leases(&stream, group.group_id);
 	PopActiveSnapshot();
 	exception_group_delete_free(&stream, group.group_id, PG_INT64_MIN, PG_INT64_MAX);
+	delete_keys(&stream, group.group_id);
 	cursor_delete(&stream, group.group_id);
 
 	values[0] = Int64GetDatum(group.group_id);

@@ -222,3 +222,10 @@ key_lease_delete(StateTable *table, const KeyLease *lease)
 
 	(void) state_table_delete(table, &tid, true);
 }
+
+/* Delete the rows of a group that is being dropped. */
+void
+key_lease_delete_of_group(StateTable *table, int64 group_id)
+{
+	state_table_delete_of_group(table, Anum_key_group_id, group_id);
+}

@@ -33,6 +33,7 @@ extern List *key_lease_list_of_claim(StateTable *table, int64 group_id, int64 cl
 									 Snapshot snapshot);
 extern List *key_lease_list_of_group(StateTable *table, int64 group_id, Snapshot snapshot);
 extern void key_lease_insert(StateTable *table, int64 group_id, int64 version, const KeyLease *lease);
+extern void key_lease_delete_of_group(StateTable *table, int64 group_id);
 extern void key_lease_delete(StateTable *table, const KeyLease *lease);
 
 #endif							/* SQLSTREAMS_KEY_LEASE_H */

@@ -23,6 +23,7 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
 
 #include "compat.h"
@@ -369,4 +370,27 @@ state_scan_end(StateScan *scan)
 {
 	systable_endscan_ordered(scan->scan);
 	index_close(scan->index, AccessShareLock);
+}
+
+/*
+ * Delete the rows of a group that nobody is changing.  The column with the
+ * group's id is the first of the primary key.
+ */
+void
+state_table_delete_of_group(StateTable *table, AttrNumber column, int64 group_id)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	StateScan	scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
+	state_scan_begin(&scan, table, state_table_primary_key(table), snapshot, 1, &key);
+	while ((tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
+	{
+		(void) state_table_delete(table, &tuple->t_self, false);
+		CHECK_FOR_INTERRUPTS();
+	}
+	state_scan_end(&scan);
+	UnregisterSnapshot(snapshot);
 }

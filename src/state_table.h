@@ -49,6 +49,7 @@ extern void state_scan_begin(StateScan *scan, StateTable *table, Oid index,
 extern HeapTuple state_scan_next(StateScan *scan, ScanDirection direction);
 extern void state_scan_end(StateScan *scan);
 extern bool state_table_is_empty(StateTable *table);
+extern void state_table_delete_of_group(StateTable *table, AttrNumber column, int64 group_id);
 extern Oid	state_table_primary_key(StateTable *table);
 extern Oid	state_table_index_on(StateTable *table, const AttrNumber *columns, int column_count);
 
