@@ -316,7 +316,7 @@ CREATE FUNCTION sqlstreams.claim(
 ) RETURNS SETOF sqlstreams.claimed_message
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_claim';
 COMMENT ON FUNCTION sqlstreams.claim(text, text, bigint, interval, text, bigint, bigint, bigint) IS
-'leases up to max_messages (1 .. 100000) messages of a consumer group to the caller. lease: NULL is the longest timeout of the messages and 15 seconds. max_per_key: how many messages of one exclusive or ordered key, to be run one after the other; a nack or delay of one puts those behind it back. consumer: a label, NULL is application_name. max_bytes: stop after the message that reaches it. ack: a claim of this group to ack first. Call it in FROM, in a transaction of its own. Errors: SS001, SS002 no such stream or group, SS004 the claim to ack is lost, 22004, 22023 a bad value, 42501 no right to consume';
+'leases up to max_messages (1 .. 100000) messages of a consumer group to the caller. lease: NULL is the longest timeout of the messages plus 15 seconds. max_per_key: how many messages of one exclusive or ordered key, to be run one after the other; a nack or delay of one puts those behind it back. consumer: a label, NULL is application_name. max_bytes: stop after the message that reaches it. ack: a claim of this group to ack first. Call it in FROM, in a transaction of its own. Errors: SS001, SS002 no such stream or group, SS004 the claim to ack is lost, 22004, 22023 a bad value, 42501 no right to consume';
 
 CREATE FUNCTION sqlstreams.pop(stream text, consumer_group text, max_messages bigint DEFAULT 1)
 RETURNS SETOF sqlstreams.claimed_message

@@ -19,8 +19,8 @@
  * resolve never take the group's lock:
  *
  *		- a row is in the table soon after its due time, or it is inserted again
- *		  with one that leaves twice the time that this took; the point stays
- *		  behind the clock by more than that;
+ *		  with a later one, in the end with one that leaves twice the time that this
+ *		  takes; the point stays behind the clock by more than that;
  *		- claims see rows of open transactions and write their transactions into
  *		  the cursor.  When one has ended the point goes back to the first of its
  *		  rows;
@@ -197,7 +197,7 @@ insert_when_ready(StateTable *table, int64 group_id, Exception *exception,
 				  int64 delay_us, TimestampTz not_before)
 {
 	exception->status = EXCEPTION_READY;
-	for (;;)
+	for (int attempt = 1;; attempt++)
 	{
 		TimestampTz inserted_at;
 
@@ -208,8 +208,9 @@ insert_when_ready(StateTable *table, int64 group_id, Exception *exception,
 		if (inserted_at - exception->due_at <= DUE_MAX_LATENESS_US)
 			return;
 
-		/* a row that takes long to write is due after that */
-		delay_us = Max(delay_us, 2 * (inserted_at - exception->updated_at));
+		/* a row that takes long to write, and not by chance, is due after that */
+		if (attempt > 1)
+			delay_us = Max(delay_us, 2 * (inserted_at - exception->updated_at));
 
 		/* what this command inserted only a later one can delete */
 		CommandCounterIncrement();
