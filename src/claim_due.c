@@ -110,11 +110,11 @@ deliver(DueReturn *due, Exception *exception)
 }
 
 /*
- * Can the message of an exception, whose row is gone, be delivered now?  Puts
- * the scan on it.  Otherwise the exception is put back, or is no more.
+ * Put the scan on the message of an exception, whose row is gone.  False when it
+ * is not for the group now: then the exception is put back, or is no more.
  */
 static bool
-is_deliverable(DueReturn *due, Exception *exception)
+find_deliverable(DueReturn *due, Exception *exception)
 {
 	Claim	   *claim = due->claim;
 
@@ -196,7 +196,7 @@ return_deferred(DueReturn *due, const text *key, int64 message_id)
 		claim_keys_defer(claim, key, message_id);
 		return false;
 	}
-	if (!is_deliverable(due, &exception))
+	if (!find_deliverable(due, &exception))
 		;
 	else if (is_due_later(due, &exception))
 		goes_on = keep_for_later(due, &exception, key);
@@ -264,7 +264,7 @@ return_exception(DueReturn *due, const DueException *found)
 		!exception_find(&claim->exceptions, claim->group.group_id, found->message_id, due->snapshot, &exception) ||
 		!exception_delete(&claim->exceptions, &exception, false))
 		exception_leave_due(&claim->cursor, found);
-	else if (!is_deliverable(due, &exception))
+	else if (!find_deliverable(due, &exception))
 		give_key_away(due, found->message_id);
 	else if (claim_take_key(claim, due->scan, true))
 		deliver(due, &exception);
@@ -314,12 +314,14 @@ follow_wakeup(DueReturn *due, const DueException *found)
 		KeyState   *state = lfirst(cell);
 
 		if (return_waiting(due, state))
+		{
 			wake_later(due, state, found->due_at);
+			exception_leave_due(&claim->cursor, found);
+		}
 		else if (claim_keys_is_unwatched(claim, state))
 			wake_later(due, state, claim->now + UNWATCHED_KEY_RETRY_US);
 		CHECK_FOR_INTERRUPTS();
 	}
-	exception_leave_due(&claim->cursor, found);
 }
 
 /* Find exceptions that are due, and return what the claim takes of them. */

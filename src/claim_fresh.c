@@ -88,14 +88,10 @@ wants_row(const Claim *claim, LogScan *scan)
 	return is_wanted;
 }
 
-/*
- * Put a message where claims find it when it is due, unless something was left
- * there that the group has not come back to.
- */
+/* Put a message where claims find it when it is due. */
 static void
 keep_for_later(Claim *claim, int64 message_id, TimestampTz due_at)
 {
-	Exception	present;
 	Exception	exception = {
 		.message_id = message_id,
 		.status = EXCEPTION_READY,
@@ -103,8 +99,7 @@ keep_for_later(Claim *claim, int64 message_id, TimestampTz due_at)
 		.updated_at = claim->now
 	};
 
-	if (!exception_find(&claim->exceptions, claim->group.group_id, message_id, GetLatestSnapshot(), &present))
-		exception_insert(&claim->exceptions, claim->group.group_id, &exception);
+	exception_insert_first(&claim->exceptions, claim->group.group_id, &exception);
 }
 
 /*

@@ -216,7 +216,10 @@ defer_former_holders(Claim *claim, KeyState *state, int64 message_id)
 		exception.status = EXCEPTION_DEFERRED;
 		exception.updated_at = claim->now;
 		exception_insert(&claim->exceptions, claim->group.group_id, &exception);
+		if (exception.last_error != NULL)
+			pfree(exception.last_error);
 		claim_keys_defer(claim, state->key, exception.message_id);
+		CHECK_FOR_INTERRUPTS();
 	}
 }
 
@@ -503,8 +506,8 @@ claim_keys_write(Claim *claim)
 	while ((state = hash_seq_search(&status)) != NULL)
 	{
 		if (needs_wakeup(claim, state))
-			exception_insert_wakeup(&claim->exceptions, claim->group.group_id, state->lease.claim_id,
-									NULL, false, claim->cursor.due_from);
+			exception_insert_wakeup(&claim->exceptions, claim->group.group_id, 0, state->lease.key, false,
+									claim->cursor.due_from);
 	}
 	state_table_close(&keys->deferred);
 	state_table_close(&keys->leases);

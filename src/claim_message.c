@@ -104,11 +104,15 @@ bool
 claim_take_key(Claim *claim, LogScan *scan, bool was_held)
 {
 	Concurrency concurrency = claim_concurrency(claim, scan);
-	text	   *key = claim_message_key(scan);
 	int64		message_id = message_log_scan_id(scan);
+	text	   *key;
 
+	claim->has_key = false;
+	if (concurrency == CONCURRENCY_PARALLEL && !was_held)
+		return true;
+	key = claim_message_key(scan);
 	claim->has_key = concurrency != CONCURRENCY_PARALLEL ||
-		(was_held && key != NULL && claim_keys_has(claim, key, message_id));
+		(key != NULL && claim_keys_has(claim, key, message_id));
 	if (!claim->has_key)
 		return true;
 	if (!claim_keys_take(claim, key, message_id, concurrency))
@@ -144,29 +148,17 @@ claim_supersede(Claim *claim, int64 message_id, int32 attempts)
 	log_undelivered(claim, message_id, attempts, OUTCOME_SUPERSEDED);
 }
 
-/*
- * Remove what was left in the place of a fresh message: it must not make every
- * claim of the group fail.
- */
-static void
-remove_left_over(Claim *claim, int64 message_id)
-{
-	Exception	present;
-
-	if (exception_find(&claim->exceptions, claim->group.group_id, message_id, SnapshotSelf, &present))
-		(void) exception_delete(&claim->exceptions, &present, false);
-}
-
 /* The message where the scan is waits for its key. */
 void
 claim_defer(Claim *claim, LogScan *scan, Exception *exception)
 {
-	if (exception->version == 0)
-		remove_left_over(claim, exception->message_id);
 	exception->status = EXCEPTION_DEFERRED;
 	exception->claim_id = 0;
 	exception->due_at = exception->updated_at = claim->now;
-	exception_insert(&claim->exceptions, claim->group.group_id, exception);
+	if (exception->version == 0)
+		exception_insert_first(&claim->exceptions, claim->group.group_id, exception);
+	else
+		exception_insert(&claim->exceptions, claim->group.group_id, exception);
 	claim_keys_defer(claim, claim_message_key(scan), exception->message_id);
 	claim->scan_left -= DEFER_COST;
 	log_undelivered(claim, exception->message_id, exception->attempts, OUTCOME_DEFERRED);

@@ -83,6 +83,22 @@ open_table(DeliveryLog *log)
 	MemoryContextSwitchTo(old);
 }
 
+/*
+ * A time that this backend has not written yet: one claim can log two things of a
+ * message within a tick of the clock, and the key would have both.
+ */
+static TimestampTz
+next_time(TimestampTz when)
+{
+	static TimestampTz last = 0;
+
+	/* a clock that was set back further is believed */
+	if (when <= last && last - when < USECS_PER_SEC)
+		when = last + 1;
+	last = when;
+	return when;
+}
+
 /* Write a row if the stream's log has such. */
 void
 delivery_log_add(DeliveryLog *log, const Delivery *delivery)
@@ -104,7 +120,7 @@ delivery_log_add(DeliveryLog *log, const Delivery *delivery)
 	values[Anum_delivery_consumer - 1] = delivery->consumer == NULL ? (Datum) 0 :
 		CStringGetTextDatum(delivery->consumer);
 	values[Anum_delivery_started_at - 1] = TimestampTzGetDatum(delivery->started_at);
-	values[Anum_delivery_ended_at - 1] = TimestampTzGetDatum(delivery->ended_at);
+	values[Anum_delivery_ended_at - 1] = TimestampTzGetDatum(next_time(delivery->ended_at));
 	(void) state_table_insert(&log->table, values, isnull);
 }
 

@@ -191,6 +191,20 @@ exception_insert(StateTable *table, int64 group_id, Exception *exception)
 	exception->tid = state_table_insert(table, values, isnull);
 }
 
+/*
+ * As exception_insert, for a message that should have no row.  One that was left
+ * over goes: it must not make every claim of the group fail.
+ */
+void
+exception_insert_first(StateTable *table, int64 group_id, Exception *exception)
+{
+	Exception	present;
+
+	if (exception_find(table, group_id, exception->message_id, SnapshotSelf, &present))
+		(void) exception_delete(table, &present, false);
+	exception_insert(table, group_id, exception);
+}
+
 /* Insert a row that is ready after a delay, as is said above. */
 static void
 insert_when_ready(StateTable *table, int64 group_id, Exception *exception,
@@ -258,6 +272,17 @@ bool
 exception_delete(StateTable *table, Exception *exception, bool wait)
 {
 	return state_table_delete(table, &exception->tid, wait) == TM_Ok;
+}
+
+/* Begin to read the rows of a group that have a status, by due time. */
+static void
+begin_status_scan(StateScan *scan, StateTable *table, int64 group_id, ExceptionStatus status, Snapshot snapshot)
+{
+	ScanKeyData keys[2];
+
+	ScanKeyInit(&keys[0], Anum_exception_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
+	ScanKeyInit(&keys[1], Anum_exception_status, BTEqualStrategyNumber, F_CHAREQ, CharGetDatum((char) status));
+	state_scan_begin(scan, table, find_due_index(table), snapshot, lengthof(keys), keys);
 }
 
 /* Begin to read rows in the order of an index. */
@@ -331,13 +356,10 @@ exception_summarize(StateTable *table, int64 group_id, ExceptionStatus status,
 					int64 after_id, int64 max_count, Snapshot snapshot, ExceptionSummary *summary)
 {
 	TupleDesc	desc = RelationGetDescr(table->rel);
-	ScanKeyData keys[2];
 	StateScan	scan;
 	HeapTuple	tuple;
 
-	ScanKeyInit(&keys[0], Anum_exception_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
-	ScanKeyInit(&keys[1], Anum_exception_status, BTEqualStrategyNumber, F_CHAREQ, CharGetDatum((char) status));
-	state_scan_begin(&scan, table, find_due_index(table), snapshot, lengthof(keys), keys);
+	begin_status_scan(&scan, table, group_id, status, snapshot);
 	while (summary->count < max_count && (tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
 	{
 		bool		isnull;
@@ -365,14 +387,11 @@ exception_collect_ids(StateTable *table, int64 group_id, ExceptionStatus status,
 					  Snapshot snapshot, int64 *ids, int64 *count, int64 max_count)
 {
 	TupleDesc	desc = RelationGetDescr(table->rel);
-	ScanKeyData keys[2];
 	StateScan	scan;
 	HeapTuple	tuple;
 	bool		has_room = true;
 
-	ScanKeyInit(&keys[0], Anum_exception_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
-	ScanKeyInit(&keys[1], Anum_exception_status, BTEqualStrategyNumber, F_CHAREQ, CharGetDatum((char) status));
-	state_scan_begin(&scan, table, find_due_index(table), snapshot, lengthof(keys), keys);
+	begin_status_scan(&scan, table, group_id, status, snapshot);
 	while (has_room && (tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
 	{
 		bool		isnull;

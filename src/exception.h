@@ -64,6 +64,7 @@ extern bool exception_open_to_read(const Stream *stream, StateTable *table);
 extern bool exception_find(StateTable *table, int64 group_id, int64 message_id, Snapshot snapshot,
 						   Exception *exception);
 extern void exception_insert(StateTable *table, int64 group_id, Exception *exception);
+extern void exception_insert_first(StateTable *table, int64 group_id, Exception *exception);
 extern void exception_insert_ready(StateTable *table, int64 group_id, Exception *exception,
 								   int64 delay_us, TimestampTz not_before);
 extern void exception_insert_wakeup(StateTable *table, int64 group_id, int64 claim_id, text *key,

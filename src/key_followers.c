@@ -16,24 +16,6 @@
 #include "key_followers.h"
 #include "key_lease.h"
 
-/* The resolution of a message among those named, by id; NULL when it has none. */
-static Resolution *
-find_named(Resolution *named, int64 count, int64 message_id)
-{
-	for (int64 low = 0, high = count; low < high;)
-	{
-		int64		middle = low + (high - low) / 2;
-
-		if (named[middle].message_id == message_id)
-			return &named[middle];
-		if (named[middle].message_id < message_id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return NULL;
-}
-
 /* The looking for followers. */
 typedef struct Followers
 {
@@ -45,20 +27,6 @@ typedef struct Followers
 	int64		added_count;
 } Followers;
 
-/* Is a message in one of the segments? */
-static bool
-is_member(List *segments, int64 message_id)
-{
-	ListCell   *cell;
-
-	foreach(cell, segments)
-	{
-		if (id_set_contains(&((LeaseSegment *) lfirst(cell))->members, message_id))
-			return true;
-	}
-	return false;
-}
-
 /* Let the holders of a key behind the first that fails wait for it; says whether any does. */
 static bool
 add_of_key(Followers *followers, const KeyLease *lease)
@@ -69,11 +37,17 @@ add_of_key(Followers *followers, const KeyLease *lease)
 	for (int i = 0; i < lease->holder_count; i++)
 	{
 		int64		holder = lease->holders[i];
-		Resolution *named = find_named(followers->named, followers->named_count, holder);
+		Resolution *named = bsearch(&holder, followers->named, followers->named_count,
+									sizeof(Resolution), id_compare);
 		const Resolution *resolution = named;
-		Resolution	deferred = {.message_id = holder, .outcome = OUTCOME_DEFERRED, .key = lease->key};
+		Resolution	deferred = {
+			.message_id = holder,
+			.outcome = OUTCOME_DEFERRED,
+			.key = lease->key,
+			.is_added = named == NULL
+		};
 
-		if (named == NULL && followers->others != NULL && is_member(followers->segments, holder))
+		if (named == NULL && followers->others != NULL && lease_find_segment(followers->segments, holder) >= 0)
 			resolution = followers->others;
 		has_followers |= has_failed;
 		if (!has_failed)

@@ -194,6 +194,18 @@ make_segment(LeaseTables *tables, HeapTuple tuple)
 	return segment;
 }
 
+/* The place of the segment that has a message, or -1. */
+int
+lease_find_segment(List *segments, int64 message_id)
+{
+	for (int i = 0; i < list_length(segments); i++)
+	{
+		if (id_set_contains(&((LeaseSegment *) list_nth(segments, i))->members, message_id))
+			return i;
+	}
+	return -1;
+}
+
 /* Does the snapshot show a claim? */
 bool
 lease_exists(LeaseTables *tables, int64 claim_id, Snapshot snapshot)

@@ -53,6 +53,7 @@ extern void lease_close(LeaseTables *tables);
 extern int64 lease_draw_claim_id(void);
 extern void lease_insert(LeaseTables *tables, int64 group_id, const LeaseSegment *segment);
 extern TM_Result lease_delete(LeaseTables *tables, LeaseSegment *segment, bool wait);
+extern int	lease_find_segment(List *segments, int64 message_id);
 extern bool lease_exists(LeaseTables *tables, int64 claim_id, Snapshot snapshot);
 extern bool lease_is_held_for_sure(LeaseTables *tables, int64 claim_id, int64 message_id);
 extern List *lease_load_claim(LeaseTables *tables, int64 group_id, int64 claim_id, Snapshot snapshot);

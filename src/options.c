@@ -61,7 +61,7 @@ static const OptionRule message_rules[] = {
 };
 
 static const OptionRules message_options = {
-	"timeout, retry", lengthof(message_rules), message_rules
+	"timeout, retry (with max_retries, max_delays, base_delay, max_delay, exponent)", lengthof(message_rules), message_rules
 };
 
 static const OptionRule default_rules[] = {
@@ -71,7 +71,7 @@ static const OptionRule default_rules[] = {
 };
 
 static const OptionRules message_defaults = {
-	"concurrency, timeout, retry", lengthof(default_rules), default_rules
+	"concurrency, timeout, retry (with max_retries, max_delays, base_delay, max_delay, exponent)", lengthof(default_rules), default_rules
 };
 
 static void check_object(const char *path, JsonbContainer *object, const OptionRules *known);

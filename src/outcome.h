@@ -21,6 +21,7 @@ typedef struct Resolution
 	text	   *error;			/* NULL: none */
 	int64		delay_us;		/* of delay and nack; OUTCOME_BACKOFF: by policy */
 	text	   *key;			/* of OUTCOME_DEFERRED: what it waits for */
+	bool		is_added;		/* the caller did not name it: it may be resolved already */
 } Resolution;
 
 /* Writes what became of messages of one group. */

@@ -229,21 +229,11 @@ typedef struct ResolutionCall
 static const Resolution *
 find_resolution(const ResolutionCall *call, int64 message_id)
 {
-	int64		low = 0;
-	int64		high = call->named_count;
+	const Resolution *named = NULL;
 
-	while (low < high)
-	{
-		int64		middle = low + (high - low) / 2;
-
-		if (call->named[middle].message_id < message_id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low < call->named_count && call->named[low].message_id == message_id)
-		return &call->named[low];
-	return call->others;
+	if (call->named_count > 0)
+		named = bsearch(&message_id, call->named, call->named_count, sizeof(Resolution), id_compare);
+	return named != NULL ? named : call->others;
 }
 
 /*
@@ -310,18 +300,6 @@ resolve_segment(ResolutionCall *call, const LeaseSegment *segment)
 	insert_released(call, segment, &released);
 }
 
-/* The place of the claim's segment that has a message, or -1. */
-static int
-find_segment(List *segments, int64 message_id)
-{
-	for (int i = 0; i < list_length(segments); i++)
-	{
-		if (id_set_contains(&((LeaseSegment *) list_nth(segments, i))->members, message_id))
-			return i;
-	}
-	return -1;
-}
-
 /* Has a message of the claim's segments an exclusive or ordered key? */
 static bool
 has_keys(List *segments, LeaseKeys at_least)
@@ -362,7 +340,7 @@ resolve_claim(ResolutionCall *call)
 	call->has_keys = has_keys(segments, LEASE_KEYS_ONE);
 	for (int64 i = 0; i < call->named_count; i++)
 	{
-		if (find_segment(segments, call->named[i].message_id) < 0)
+		if (lease_find_segment(segments, call->named[i].message_id) < 0)
 			raise_message_lost(call->group, call->claim_id, call->named[i].message_id);
 	}
 	defer_followers(call, segments);
@@ -387,13 +365,13 @@ resolve_named(ResolutionCall *call)
 	for (int64 i = 0; i < call->named_count; i++)
 	{
 		int64		message_id = call->named[i].message_id;
-		int			place = find_segment(segments, message_id);
+		int			place = lease_find_segment(segments, message_id);
 
 		if (place < 0 ||
 			!lease_insert_resolved(&call->tables, call->claim_id, message_id))
 		{
-			/* what somebody acked before does not follow */
-			if (call->named[i].outcome == OUTCOME_DEFERRED)
+			/* what was acked before does not follow; if it is named, it is lost */
+			if (call->named[i].is_added)
 				continue;
 			raise_message_lost(call->group, call->claim_id, message_id);
 		}

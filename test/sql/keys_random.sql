@@ -84,7 +84,7 @@ END $$;
 CREATE PROCEDURE run(a_policy text, seed float8, ops int) LANGUAGE plpgsql AS $$
 DECLARE
   chance float8;
-  idle int := 0;
+  progress timestamptz;
   faults bigint;
 BEGIN
   PERFORM setseed(seed);
@@ -103,14 +103,15 @@ BEGIN
     COMMIT;
     EXIT WHEN (SELECT count(*) FROM fault) > faults;
   END LOOP;
-  -- all must come
-  WHILE idle < 40 AND EXISTS (SELECT FROM message WHERE status <> 'resolved') AND (SELECT count(*) FROM fault) = faults LOOP
+  -- all must come; a minute without any is the end of the patience
+  progress := clock_timestamp();
+  WHILE clock_timestamp() < progress + interval '1 minute' AND EXISTS (SELECT FROM message WHERE status <> 'resolved')
+      AND (SELECT count(*) FROM fault) = faults LOOP
     CALL tap.claim(10, 2, '1 hour');
-    idle := CASE WHEN EXISTS (SELECT FROM message WHERE status = 'open') THEN 0 ELSE idle + 1 END;
+    progress := CASE WHEN EXISTS (SELECT FROM message WHERE status = 'open') THEN clock_timestamp() ELSE progress END;
     PERFORM sqlstreams.ack('s', 'g', claim_id) FROM (SELECT DISTINCT claim_id FROM message WHERE status = 'open') m;
     UPDATE message SET status = 'resolved', claim_id = NULL WHERE status = 'open';
     COMMIT;
-    PERFORM pg_sleep(CASE WHEN idle > 0 THEN 0.05 ELSE 0 END);
   END LOOP;
   INSERT INTO fault SELECT format('message %s never comes (%s)', message_id, status) FROM message WHERE status <> 'resolved';
 END $$;

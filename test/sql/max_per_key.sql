@@ -201,5 +201,14 @@ ROLLBACK;
 SELECT is(pg_temp.state('s'), '', 'rolled back');
 SELECT is(sqlstreams.ack('s', 'g', :c), 3::bigint, 'all are the claim''s');
 
+-- one that was acked before is lost to a call that names it, also behind one that this call fails
+CALL pg_temp.begin('s', '{a,a,a}');
+SELECT claim AS c, got FROM pg_temp.take('s', 10, 3) \gset
+SELECT is(sqlstreams.ack('s', 'g', :c, '{2}'), 1::bigint, 'the second, acked by itself');
+SELECT fails(format($$ SELECT sqlstreams.nack('s', 'g', %s, '{1,2}') $$, :c), 'SS004', NULL, 'and named again beside the first');
+SELECT is(pg_temp.state('s'), '', 'nothing has changed');
+SELECT is(sqlstreams.nack('s', 'g', :c, '{1}'), 0::bigint, 'the first alone fails');
+SELECT is(pg_temp.state('s'), '1 ready, 3 deferred behind 1', 'and puts back what was open');
+
 SELECT sqlstreams.drop_stream(stream) FROM sqlstreams.streams \g /dev/null
 SELECT * FROM finish();
