@@ -16,7 +16,7 @@ use constant PATIENCE => 12;    # seconds without a message; no lease or backoff
 sub styles
 {
 	my ($self) = @_;
-	my %styles = ($self->SUPER::styles, pop => 4, redrive => 2, whole => 30, fail_then_ack => 20);
+	my %styles = ($self->SUPER::styles, pop => 4, redrive => 2, whole => 30, fail_then_ack => 60);
 	delete $styles{with_produce};
 	return %styles;
 }
@@ -46,7 +46,7 @@ sub _fail_then_ack
 	my ($self) = @_;
 	my ($client, $group) = @$self{qw(client group)};
 	my $claim = $self->_committed_claim(max => between(2, 30)) or return;
-	my %fails = map { $_ => 1 } grep { chance(0.3) } @{ $claim->{messages} };
+	my %fails = map { $_ => 1 } grep { chance(0.5) } @{ $claim->{messages} };
 	$client->alone_or_in_block(sub { $group->nack($claim, [ keys %fails ], undef, 'broken') }) if %fails;
 	foreach my $message (grep { !$fails{$_} } @{ $claim->{messages} })
 	{
