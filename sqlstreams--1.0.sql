@@ -33,6 +33,18 @@ CREATE TABLE sqlstreams.stream (
 );
 COMMENT ON TABLE sqlstreams.stream IS 'the streams and their settings; change them with alter_stream';
 
+CREATE TABLE sqlstreams.log_partition (
+    stream_id    bigint,
+    number       bigint,
+    created_at   timestamptz NOT NULL,
+    waits_for    xid8[],
+    waits_system bigint,
+    sealed_at    timestamptz,
+    dropped_at   timestamptz,
+    PRIMARY KEY (stream_id, number)
+);
+COMMENT ON TABLE sqlstreams.log_partition IS 'what maintenance knows of the partitions of the streams'' logs; see view partitions';
+
 CREATE TABLE sqlstreams.consumer_group (
     group_id             bigint PRIMARY KEY,
     stream_id            bigint NOT NULL,
@@ -61,6 +73,7 @@ COMMENT ON TABLE sqlstreams.consumer_group IS 'the consumer groups and their set
 
 SELECT pg_catalog.pg_extension_config_dump('sqlstreams.stream', '');
 SELECT pg_catalog.pg_extension_config_dump('sqlstreams.consumer_group', '');
+SELECT pg_catalog.pg_extension_config_dump('sqlstreams.log_partition', 'WHERE sealed_at IS NOT NULL');
 SELECT pg_catalog.pg_extension_config_dump('sqlstreams.stream_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('sqlstreams.group_id_seq', '');
 

@@ -139,29 +139,53 @@ stream_find_relation(const char *name, Snapshot snapshot)
 	return result;
 }
 
-/* Fill a stream from its row in sqlstreams.stream. */
+/*
+ * A partition is sealed so many times while its first message is kept, so that
+ * a message is kept a quarter longer than asked at most.
+ */
+#define PARTITIONS_OF_RETENTION 4
+
+/* Fill the settings of a stream from its row in sqlstreams.stream. */
 static void
-fill_from_row(Stream *stream, HeapTuple tuple, TupleDesc desc)
+fill_settings(Stream *stream, const Datum *values, const bool *isnull)
 {
-	bool		isnull[Anum_stream_purged_through + 1];
-	Datum		values[Anum_stream_purged_through + 1];
-
-	for (int i = 1; i <= Anum_stream_purged_through; i++)
-		values[i] = heap_getattr(tuple, i, desc, &isnull[i]);
-
-	memset(stream, 0, sizeof(Stream));
-	strlcpy(stream->name, TextDatumGetCString(values[Anum_stream_name]), sizeof(stream->name));
-	stream->stream_id = DatumGetInt64(values[Anum_stream_id]);
 	stream->partition_size = DatumGetInt64(values[Anum_stream_partition_size]);
+	if (!isnull[Anum_stream_retention])
+		stream->retention_us = duration_from_interval(DatumGetIntervalP(values[Anum_stream_retention]));
+	if (!isnull[Anum_stream_partition_interval])
+		stream->partition_interval_us =
+			duration_from_interval(DatumGetIntervalP(values[Anum_stream_partition_interval]));
+	else if (stream->retention_us > 0)
+		stream->partition_interval_us = Max(stream->retention_us / PARTITIONS_OF_RETENTION, 1);
+	stream->allow_drop_past_committed = DatumGetBool(values[Anum_stream_allow_drop_past_committed]);
 	stream->idempotency_key_ttl_us =
 		duration_from_interval(DatumGetIntervalP(values[Anum_stream_idempotency_key_ttl]));
-	stream->purged_through = DatumGetInt64(values[Anum_stream_purged_through]);
+	stream->empty_compaction_head_ttl_us =
+		duration_from_interval(DatumGetIntervalP(values[Anum_stream_empty_compaction_head_ttl]));
 	stream->delivery_log = *TextDatumGetCString(values[Anum_stream_delivery_log]);
 	if (!isnull[Anum_stream_message_defaults])
 	{
 		message_options_read(DatumGetJsonbP(values[Anum_stream_message_defaults]), &stream->asked_options);
 		stream->concurrency = concurrency_read(DatumGetJsonbP(values[Anum_stream_message_defaults]));
 	}
+	stream->purged_through = DatumGetInt64(values[Anum_stream_purged_through]);
+	stream->maintenance_suspended = DatumGetBool(values[Anum_stream_maintenance_suspended]);
+}
+
+/* Fill a stream from its row in sqlstreams.stream. */
+static void
+fill_from_row(Stream *stream, HeapTuple tuple, TupleDesc desc)
+{
+	bool		isnull[Natts_stream + 1];
+	Datum		values[Natts_stream + 1];
+
+	for (int i = 1; i <= Natts_stream; i++)
+		values[i] = heap_getattr(tuple, i, desc, &isnull[i]);
+
+	memset(stream, 0, sizeof(Stream));
+	strlcpy(stream->name, TextDatumGetCString(values[Anum_stream_name]), sizeof(stream->name));
+	stream->stream_id = DatumGetInt64(values[Anum_stream_id]);
+	fill_settings(stream, values, isnull);
 	stream->log_oid = stream_table_oid("message_log", stream->stream_id);
 	stream->sequence_oid = stream_table_oid("message_id", stream->stream_id);
 	stream->fence_oid = get_rel_type_id(stream->log_oid);

@@ -34,8 +34,13 @@ typedef struct Stream
 	int64		stream_id;
 	uint64		generation;		/* of the cache when this was read */
 	int64		partition_size;
+	int64		partition_interval_us;	/* as it applies; 0: never by time */
+	int64		retention_us;	/* 0: for ever */
+	bool		allow_drop_past_committed;
 	int64		idempotency_key_ttl_us;
+	int64		empty_compaction_head_ttl_us;
 	int64		purged_through; /* ids up to this one are gone */
+	bool		maintenance_suspended;
 	char		delivery_log;	/* a DeliveryLogMode */
 	AskedOptions asked_options; /* what its message_defaults ask for */
 	Concurrency concurrency;	/* as well */
@@ -61,10 +66,16 @@ typedef struct Stream
 #define Anum_stream_id						1
 #define Anum_stream_name					2
 #define Anum_stream_partition_size			3
+#define Anum_stream_partition_interval		4
+#define Anum_stream_retention				5
+#define Anum_stream_allow_drop_past_committed	6
 #define Anum_stream_idempotency_key_ttl		7
+#define Anum_stream_empty_compaction_head_ttl	8
 #define Anum_stream_delivery_log			9
 #define Anum_stream_message_defaults		10
 #define Anum_stream_purged_through			11
+#define Anum_stream_maintenance_suspended	12
+#define Natts_stream						12
 
 extern void stream_init(void);
 extern void stream_lookup(const char *name, Stream *stream);

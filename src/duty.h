@@ -1,0 +1,58 @@
+/*
+ * duty.h
+ *		What maintenance asks of each of its duties.
+ *
+ * A duty is one kind of work on one stream: making partitions ahead, dropping
+ * old ones, ...  It is a function that does one bounded step in the current
+ * transaction and says when it wants to be called again.  The janitor calls it
+ * (janitor.c); the duty knows nothing of processes and of other streams.
+ *
+ * When a duty is called a transaction and an active snapshot are open, the
+ * stream's name is locked (config.c), the stream was looked up after that, its
+ * tables are there and its maintenance is not suspended.  The current role is
+ * the stream's owner in a security-restricted operation; a duty that must do
+ * more goes on as the extension for just that (access.c).
+ *
+ * A duty never waits: a lock that is not free is tried again later.  Statements
+ * that lock by themselves run with a short lock_timeout; what that raises is
+ * tried again later, too.  Any other error ends the transaction; the janitor
+ * calls the duty again, later and later.
+ *
+ * Everything that must outlast a process is in tables.  What a step announces
+ * for other sessions holds only once it is committed, so the step that relies
+ * on it is another one, in a later transaction.
+ */
+#ifndef SQLSTREAMS_DUTY_H
+#define SQLSTREAMS_DUTY_H
+
+#include "stream.h"
+
+/* How far a stream's ids were at some time. */
+typedef struct IdSample
+{
+	TimestampTz at;				/* 0: no sample */
+	int64		last;
+} IdSample;
+
+/* What the duties keep of a stream between steps, and can do without. */
+typedef struct DutyMemory
+{
+	IdSample	older;			/* one to two minutes old: gives the rate */
+	IdSample	newer;
+	text	   *next_key;		/* where a walk over keys goes on; NULL: at the start */
+} DutyMemory;
+
+/* One step of a duty. */
+typedef struct DutyStep
+{
+	TimestampTz now;			/* the clock when the step began */
+	const char *done;			/* set by the duty: what it has written, a
+								 * constant like "made a partition"; NULL: nothing */
+	TimestampTz next;			/* set by the duty: when to call it again; up to
+								 * now: at once, in a new transaction; DT_NOEND:
+								 * when the stream is changed or asks for it */
+} DutyStep;
+
+typedef void (*DutyFunction) (const Stream *stream, DutyMemory *memory, DutyStep *step);
+
+#endif							/* SQLSTREAMS_DUTY_H */
