@@ -545,6 +545,12 @@ CREATE FUNCTION sqlstreams.list_leases(
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_list_leases';
 COMMENT ON FUNCTION sqlstreams.list_leases() IS 'what view leases shows';
 
+CREATE FUNCTION sqlstreams.list_workers(
+    OUT database name, OUT pid integer, OUT state text, OUT started_at timestamptz, OUT last_turn timestamptz,
+    OUT next_turn timestamptz, OUT error text, OUT error_at timestamptz, OUT last_action text)
+RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_list_workers';
+COMMENT ON FUNCTION sqlstreams.list_workers() IS 'what view workers shows';
 CREATE VIEW sqlstreams.streams AS SELECT * FROM sqlstreams.list_streams();
 COMMENT ON VIEW sqlstreams.streams IS
 'the streams that the current role may use. messages_head: the highest id handed out; settled_head: every id up to it is committed or gone for good; bytes: of the log with indexes';
@@ -555,4 +561,20 @@ CREATE VIEW sqlstreams.partitions AS SELECT * FROM sqlstreams.list_partitions();
 COMMENT ON VIEW sqlstreams.partitions IS 'the partitions of those streams'' logs; to_id is the last id that fits';
 CREATE VIEW sqlstreams.leases AS SELECT * FROM sqlstreams.list_leases();
 COMMENT ON VIEW sqlstreams.leases IS 'the open claims of those streams'' groups; unresolved: messages of which the holder has said nothing yet';
-GRANT SELECT ON sqlstreams.streams, sqlstreams.consumer_groups, sqlstreams.partitions, sqlstreams.leases TO PUBLIC;
+CREATE VIEW sqlstreams.workers AS SELECT * FROM sqlstreams.list_workers();
+COMMENT ON VIEW sqlstreams.workers IS
+'the background workers of all databases. state: waiting (for a free slot), starting, idle or working; last_turn: when it last looked for work; next_turn: when it will at the latest; last_action: the last thing it did; error: of the maintenance that fails now, shown to the owner of the database and members of pg_read_all_stats; error_at: when it failed last';
+GRANT SELECT ON sqlstreams.streams, sqlstreams.consumer_groups, sqlstreams.partitions, sqlstreams.leases, sqlstreams.workers TO PUBLIC;
+
+--
+-- Maintenance
+--
+CREATE PROCEDURE sqlstreams.maintain()
+LANGUAGE c AS 'MODULE_PATHNAME', 'sqlstreams_maintain';
+COMMENT ON PROCEDURE sqlstreams.maintain() IS
+'does now what maintenance is due, and returns when it is done: for those who have no worker, or do not want to wait for it. Of the streams of roles that the current role is a member of; the owner of the database, of all streams. Commits after each step, unless it is called in a transaction block or from a function. What fails is a warning. Errors: 25006 a standby or a read-only transaction';
+
+CREATE FUNCTION sqlstreams.start_worker() RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_start_worker';
+COMMENT ON FUNCTION sqlstreams.start_worker() IS
+'starts the background worker of this database: true when it started one, false when one was running. Needed by nobody who produces or claims, which start it as well. Errors: SS007 it could not be started (the hint says which setting), 25006 a standby';

@@ -29,6 +29,7 @@
 #include "relaxed_commit.h"
 #include "resolution.h"
 #include "settings.h"
+#include "worker_start.h"
 
 PG_FUNCTION_INFO_V1(sqlstreams_claim);
 PG_FUNCTION_INFO_V1(sqlstreams_pop);
@@ -100,6 +101,7 @@ return_due_half(Claim *claim)
 static void
 make_claim(Claim *claim, const char *stream_name, const char *group_name)
 {
+	worker_start_if_needed();
 	lock_group(claim, stream_name, group_name);
 	message_log_check_access(&claim->stream);
 

@@ -10,12 +10,15 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "catalog/pg_database.h"
 #include "executor/executor.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "utils/acl.h"
 #include "utils/guc.h"
 #include "utils/rel.h"
+#include "utils/wait_event.h"
 
 #if PG_VERSION_NUM < 150000
 #error "sqlstreams needs PostgreSQL 15 or later"
@@ -95,6 +98,32 @@ compat_vxid_proc(const VirtualTransactionId *vxid)
 	return vxid->procNumber == INVALID_PROC_NUMBER ? NULL : ProcNumberGetProc(vxid->procNumber);
 #else
 	return vxid->backendId == InvalidBackendId ? NULL : BackendIdGetProc(vxid->backendId);
+#endif
+}
+
+/* Does a role own a database, or may do what its owner may? */
+static inline bool
+compat_owns_database(Oid database, Oid role)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_ownercheck(DatabaseRelationId, database, role);
+#else
+	return pg_database_ownercheck(database, role);
+#endif
+}
+
+/* What a process of the extension waits for, as pg_stat_activity shows it. */
+static inline uint32
+compat_wait_event(void)
+{
+#if PG_VERSION_NUM >= 170000
+	static uint32 wait_event = 0;
+
+	if (wait_event == 0)
+		wait_event = WaitEventExtensionNew("SqlstreamsMain");
+	return wait_event;
+#else
+	return PG_WAIT_EXTENSION;
 #endif
 }
 

@@ -19,9 +19,11 @@
 #include "common/hashfn.h"
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
-#include "storage/lmgr.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
@@ -197,6 +199,24 @@ config_set_defaults(const ConfigSetting *settings, int count, ConfigValue *value
 			set_default(&settings[i], &values[i]);
 }
 
+/* Take the lock on a name; says whether it was had. */
+static bool
+take_name_lock(const char *stream_name, bool wait)
+{
+	ResourceOwner saved_owner = CurrentResourceOwner;
+	uint32		hash = hash_bytes((const unsigned char *) stream_name, strlen(stream_name));
+	LOCKTAG		tag;
+	bool		has_it;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, stream_config_table_oid("stream"), (Oid) hash, NAME_LOCK_OBJSUBID);
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	has_it = LockAcquire(&tag, AccessExclusiveLock, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
+	CurrentResourceOwner = saved_owner;
+	if (has_it)
+		AcceptInvalidationMessages();
+	return has_it;
+}
+
 /*
  * Wait for whoever else is making, changing or dropping a stream of this name,
  * and make others wait until the transaction ends.  Two names with one hash
@@ -208,13 +228,14 @@ config_set_defaults(const ConfigSetting *settings, int count, ConfigValue *value
 void
 config_lock_name(const char *stream_name)
 {
-	ResourceOwner saved_owner = CurrentResourceOwner;
-	uint32		hash = hash_bytes((const unsigned char *) stream_name, strlen(stream_name));
+	(void) take_name_lock(stream_name, true);
+}
 
-	CurrentResourceOwner = TopTransactionResourceOwner;
-	LockDatabaseObject(stream_config_table_oid("stream"), (Oid) hash, NAME_LOCK_OBJSUBID,
-					   AccessExclusiveLock);
-	CurrentResourceOwner = saved_owner;
+/* As config_lock_name, but returns false instead of waiting. */
+bool
+config_lock_name_if_free(const char *stream_name)
+{
+	return take_name_lock(stream_name, false);
 }
 
 /*

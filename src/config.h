@@ -50,6 +50,7 @@ extern void config_reset_values(ArrayType *names, const ConfigSetting *settings,
 extern void config_set_defaults(const ConfigSetting *settings, int count, ConfigValue *values);
 
 extern void config_lock_name(const char *stream_name);
+extern bool config_lock_name_if_free(const char *stream_name);
 extern void config_lock_stream(const char *stream_name, Stream *stream);
 
 extern List *config_list_groups(const Stream *stream, Snapshot snapshot);

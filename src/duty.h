@@ -39,7 +39,9 @@ typedef struct DutyMemory
 {
 	IdSample	older;			/* one to two minutes old: gives the rate */
 	IdSample	newer;
-	text	   *next_key;		/* where a walk over keys goes on; NULL: at the start */
+	MemoryContext context;		/* of what lives on between steps */
+	text	   *next_key;		/* where a walk over keys goes on, in this
+								 * context; NULL: at the start */
 } DutyMemory;
 
 /* One step of a duty. */

@@ -31,6 +31,7 @@
 #include "utils/snapmgr.h"
 
 #include "access.h"
+#include "background.h"
 #include "compat.h"
 #include "errors.h"
 #include "partition.h"
@@ -123,15 +124,8 @@ run_in_worker(const MakerTask *task)
 	BackgroundWorker worker;
 	BackgroundWorkerHandle *handle;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	worker.bgw_notify_pid = MyProcPid;
-	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "sqlstreams");
-	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name), "sqlstreams_maker_main");
-	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "sqlstreams maker for stream %lld", (long long) task->stream_id);
-	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "sqlstreams maker");
+	background_fill(&worker, "sqlstreams_maker_main", "sqlstreams maker",
+					psprintf("sqlstreams maker for stream %lld", (long long) task->stream_id));
 	memcpy(worker.bgw_extra, task, sizeof(MakerTask));
 
 	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
@@ -275,11 +269,7 @@ sqlstreams_maker_main(Datum arg)
 
 	snprintf(timeout, sizeof(timeout), "%d", task.lock_timeout_ms);
 	SetConfigOption("lock_timeout", timeout, PGC_USERSET, PGC_S_OVERRIDE);
-	SetConfigOption("statement_timeout", "0", PGC_USERSET, PGC_S_OVERRIDE);
-	compat_set_no_transaction_timeout();
-	SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_OVERRIDE);
-	SetConfigOption("default_transaction_read_only", "off", PGC_USERSET, PGC_S_OVERRIDE);
-	SetConfigOption("default_transaction_isolation", "read committed", PGC_USERSET, PGC_S_OVERRIDE);
+	background_set_session();
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();

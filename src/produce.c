@@ -28,8 +28,11 @@
 #include "idempotency.h"
 #include "message_log.h"
 #include "options.h"
+#include "partition.h"
 #include "partition_maker.h"
 #include "stream.h"
+#include "worker_registry.h"
+#include "worker_start.h"
 
 PG_FUNCTION_INFO_V1(sqlstreams_produce);
 PG_FUNCTION_INFO_V1(sqlstreams_produce_batch);
@@ -285,6 +288,17 @@ enter_stream(const char *name, ProduceCall *call, Stream *stream)
 	}
 }
 
+/*
+ * Have maintenance look at the stream when ids were drawn with which a
+ * partition begins: there should be more partitions ahead.
+ */
+static void
+ask_for_maintenance(const Stream *stream, int64 first_id, int64 last_id)
+{
+	if (first_id == 1 || partition_number(stream, first_id - 1) != partition_number(stream, last_id))
+		worker_registry_request(stream->stream_id);
+}
+
 /* Append the messages of the call that are no duplicates, and give them ids. */
 static void
 append_messages(const char *name, ProduceCall *call)
@@ -297,11 +311,13 @@ append_messages(const char *name, ProduceCall *call)
 	for (int i = 0; i < call->count; i++)
 		call->messages[i].id = 0;
 	enter_stream(name, call, &stream);
+	worker_start_if_needed();
 	if (call->pending_count == 0)
 		return;
 
 	if (!id_sequence_draw(&stream, call->pending_count, &first_id))
 		stream_raise_table_missing(&stream);
+	ask_for_maintenance(&stream, first_id, first_id + call->pending_count - 1);
 	now = GetCurrentTimestamp();
 	for (int i = 0; i < call->pending_count; i++)
 	{

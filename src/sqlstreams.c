@@ -7,10 +7,12 @@
 #include "fmgr.h"
 
 #include "group.h"
+#include "launcher.h"
 #include "partition.h"
 #include "relaxed_commit.h"
 #include "settings.h"
 #include "stream.h"
+#include "worker_registry.h"
 
 #ifdef PG_MODULE_MAGIC_EXT
 PG_MODULE_MAGIC_EXT(.name = "sqlstreams", .version = "1.0");
@@ -39,4 +41,6 @@ _PG_init(void)
 	group_init();
 	partition_init();
 	relaxed_commit_init();
+	worker_registry_init();
+	launcher_init();
 }

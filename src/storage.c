@@ -13,12 +13,19 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_index.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 
 #include "access.h"
 #include "storage.h"
@@ -296,6 +303,53 @@ storage_has_feature(int64 stream_id, StorageFeature feature)
 	for (int i = 0; i < lengthof(feature_tables); i++)
 	{
 		if (feature_tables[i].feature == feature && !has_table(stream_id, feature_tables[i].kind))
+			return false;
+	}
+	return true;
+}
+
+/* Has a table its primary key?  Says yes of one that does not exist. */
+static bool
+has_primary_key(Oid table)
+{
+	Relation	rel;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	if (!OidIsValid(table))
+		return true;
+	rel = table_open(IndexRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_index_indrelid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(table));
+	scan = systable_beginscan(rel, IndexIndrelidIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_index index = (Form_pg_index) GETSTRUCT(tuple);
+
+		found |= index->indisprimary && index->indisvalid;
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/*
+ * Have all the tables of a stream that exist their primary keys?  A restore
+ * makes these last: before that the stream is not to be touched.
+ */
+bool
+storage_is_complete(const Stream *stream)
+{
+	Oid			tables[] = {
+		stream->log_oid, stream->cursor_oid, stream->lease_oid, stream->resolved_oid, stream->exception_oid,
+		stream->delivery_log_oid, stream->key_lease_oid, stream->deferred_oid, stream->idempotency_oid,
+		stream->compaction_key_oid, stream->compaction_head_oid
+	};
+
+	for (int i = 0; i < lengthof(tables); i++)
+	{
+		if (!has_primary_key(tables[i]))
 			return false;
 	}
 	return true;

@@ -15,6 +15,7 @@ typedef enum StorageFeature
 } StorageFeature;
 
 extern Oid	storage_create_stream(int64 stream_id, Oid owner);
+extern bool storage_is_complete(const Stream *stream);
 extern void storage_create_group_tables(const Stream *stream);
 extern bool storage_has_feature(int64 stream_id, StorageFeature feature);
 extern void storage_create_feature(int64 stream_id, Oid log_oid, StorageFeature feature);

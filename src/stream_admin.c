@@ -24,6 +24,7 @@
 #include "options.h"
 #include "partition.h"
 #include "storage.h"
+#include "worker_start.h"
 
 #define DEFAULT_PARTITION_SIZE	INT64CONST(1000000)
 #define MIN_PARTITION_SIZE		INT64CONST(2)
@@ -196,6 +197,7 @@ sqlstreams_create_stream(PG_FUNCTION_ARGS)
 	partition_size = argument_get_integer_or(fcinfo, 1, "partition_size", MIN_PARTITION_SIZE,
 											 MAX_PARTITION_SIZE, DEFAULT_PARTITION_SIZE);
 	check_settings(values);
+	worker_start_if_needed();
 
 	PG_RETURN_INT64(create_stream(name, partition_size, values, if_not_exists));
 }
