@@ -14,8 +14,9 @@
  *		                          +--> absent -+--used, or after a while--> waiting
  *
  * Workers may take half of the server's slots for background workers.  When
- * there are more databases than that, the worker that has run longest is asked
- * to leave, and the database that has waited longest is next.
+ * there are more databases than that, a database waits until something is due
+ * there, somebody asks for its worker, or a minute is over; then the worker that
+ * has run longest is asked to leave.
  */
 #include "postgres.h"
 
@@ -52,6 +53,9 @@
 
 /* A worker is left alone for so long before its slot is given to another. */
 #define TENANCY_US (1 * USECS_PER_SEC)
+
+/* A database that waits for a slot gets a turn after this time at the latest. */
+#define WAITING_US (60 * USECS_PER_SEC)
 
 /* A database without the extension is looked at again after this time. */
 #define ABSENT_RETRY_US (5 * USECS_PER_MINUTE)
@@ -189,17 +193,41 @@ typedef struct Choice
 {
 	int			running;		/* workers */
 	WorkerEntry *longest;		/* the worker that has run longest, or NULL */
-	WorkerEntry *next;			/* the database that has waited longest and may
-								 * have a worker now, or NULL */
+	WorkerEntry *next;			/* the database that is next, or NULL */
 	LauncherDatabase *known;	/* the same */
+	bool		is_urgent;		/* a worker should leave for it */
 } Choice;
+
+/* Has a database that waits for its worker something to be done? */
+static bool
+is_urgent(const WorkerEntry *entry, TimestampTz now)
+{
+	return entry->is_wanted || entry->last_turn == 0 || entry->next_due <= now ||
+		now - entry->last_turn > WAITING_US;
+}
+
+/* Let a waiting database be the next one if it comes before the one chosen so far. */
+static void
+consider_waiting(Choice *choice, WorkerEntry *entry, TimestampTz now)
+{
+	LauncherDatabase *known = hash_search(databases, &entry->database, HASH_FIND, NULL);
+	bool		urgent = is_urgent(entry, now);
+
+	if (known == NULL || now < known->last_start + retry_us(known))
+		return;
+	if (choice->next == NULL || (urgent && !choice->is_urgent) ||
+		(urgent == choice->is_urgent && known->last_start < choice->known->last_start))
+	{
+		choice->next = entry;
+		choice->known = known;
+		choice->is_urgent = urgent;
+	}
+}
 
 /* Take an entry into account. */
 static void
 consider(Choice *choice, WorkerEntry *entry, TimestampTz now)
 {
-	LauncherDatabase *known = hash_search(databases, &entry->database, HASH_FIND, NULL);
-
 	if (entry->pid == 0 && entry->state == WORKER_STARTING && now - entry->state_since > START_TIMEOUT_US)
 		worker_registry_end_start(entry->database);
 	else if (entry->state == WORKER_ABSENT && now - entry->state_since > ABSENT_RETRY_US)
@@ -209,13 +237,8 @@ consider(Choice *choice, WorkerEntry *entry, TimestampTz now)
 		choice->running++;
 	if (entry->pid != 0 && (choice->longest == NULL || entry->started_at < choice->longest->started_at))
 		choice->longest = entry;
-	if (entry->pid == 0 && entry->state == WORKER_WAITING &&
-		known != NULL && now >= known->last_start + retry_us(known) &&
-		(choice->known == NULL || known->last_start < choice->known->last_start))
-	{
-		choice->next = entry;
-		choice->known = known;
-	}
+	if (entry->pid == 0 && entry->state == WORKER_WAITING)
+		consider_waiting(choice, entry, now);
 }
 
 /*
@@ -238,7 +261,7 @@ start_workers(void)
 			return;
 		if (choice.running < worker_limit() && start(choice.known, choice.next->last_turn == 0, now))
 			continue;
-		if (choice.longest != NULL && choice.longest->last_turn != 0 &&
+		if (choice.is_urgent && choice.longest != NULL && choice.longest->last_turn != 0 &&
 			now - choice.longest->started_at > TENANCY_US)
 			worker_registry_ask_to_leave(choice.longest->database);
 		return;

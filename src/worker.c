@@ -348,7 +348,7 @@ run(void)
 		TimestampTz next_turn = Min(janitor_next_due(janitor), now + sqlstreams_naptime_ms * INT64CONST(1000));
 
 		MemoryContextReset(scratch);
-		worker_registry_report_turn(now, Max(next_turn, now));
+		worker_registry_report_turn(now, Max(next_turn, now), janitor_next_due(janitor));
 		while (!sleep_until(next_turn) && !should_leave() && GetCurrentTimestamp() < next_turn)
 			;
 	}

@@ -284,8 +284,9 @@ add_request(WorkerEntry *entry, int64 stream_id)
 }
 
 /*
- * Ask the worker of this database to look at a stream now.  When none runs the
- * request is lost: a worker that starts looks at all streams.
+ * Ask the worker of this database to look at a stream now.  When none runs
+ * nothing is asked: a worker that starts looks at all streams, and whoever
+ * produces sees to it that one does (worker_start.c).
  */
 void
 worker_registry_request(int64 stream_id)
@@ -317,6 +318,8 @@ worker_registry_wake_launcher(Oid database)
 	LWLockAcquire(&registry->lock, LW_EXCLUSIVE);
 	has_launcher = registry->launcher_latch != NULL;
 	entry = find_or_add(database);
+	if (entry != NULL && entry->pid == 0)
+		entry->is_wanted = true;
 	if (entry != NULL && entry->state == WORKER_ABSENT)
 		set_state(entry, WORKER_WAITING);
 	if (has_launcher)
@@ -395,9 +398,11 @@ worker_registry_enter(Oid database)
 		entry->pid = MyProcPid;
 		entry->latch = MyLatch;
 		entry->should_leave = false;
+		entry->is_wanted = false;
 		entry->started_at = GetCurrentTimestamp();
 		entry->last_turn = 0;
 		entry->next_turn = 0;
+		entry->next_due = 0;
 		entry->action[0] = '\0';
 		entry->error[0] = '\0';
 		entry->error_at = 0;
@@ -457,13 +462,14 @@ worker_registry_report_state(WorkerState state)
 	LWLockRelease(&registry->lock);
 }
 
-/* Say that a turn has ended, and when something is due next. */
+/* Say that a turn has ended, when the next one is, and when something is due. */
 void
-worker_registry_report_turn(TimestampTz now, TimestampTz next_turn)
+worker_registry_report_turn(TimestampTz now, TimestampTz next_turn, TimestampTz next_due)
 {
 	LWLockAcquire(&registry->lock, LW_EXCLUSIVE);
 	my_entry->last_turn = now;
 	my_entry->next_turn = next_turn;
+	my_entry->next_due = next_due;
 	set_state(my_entry, WORKER_IDLE);
 	LWLockRelease(&registry->lock);
 }

@@ -31,11 +31,13 @@ typedef struct WorkerEntry
 	pid_t		pid;			/* of the worker; 0: none */
 	Latch	   *latch;			/* of the worker; NULL: none */
 	bool		should_leave;	/* others need its slot */
+	bool		is_wanted;		/* somebody asked for the worker while none ran */
 	TimestampTz state_since;
-	TimestampTz started_at;		/* these six: of the worker that runs, or ran
+	TimestampTz started_at;		/* these seven: of the worker that runs, or ran
 								 * last; 0 and empty: none */
 	TimestampTz last_turn;
-	TimestampTz next_turn;
+	TimestampTz next_turn;		/* at the latest */
+	TimestampTz next_due;		/* when something is due; DT_NOEND: nothing */
 	char		action[WORKER_ACTION_MAX_BYTES];	/* the last thing it did */
 	TimestampTz error_at;
 	char		error[WORKER_ERROR_MAX_BYTES];	/* of now; empty: none */
@@ -71,7 +73,7 @@ extern void worker_registry_leave(WorkerState state);
 extern bool worker_registry_should_leave(void);
 extern void worker_registry_take_requests(WorkerRequests *requests);
 extern void worker_registry_report_state(WorkerState state);
-extern void worker_registry_report_turn(TimestampTz now, TimestampTz next_turn);
+extern void worker_registry_report_turn(TimestampTz now, TimestampTz next_turn, TimestampTz next_due);
 extern void worker_registry_report_action(const char *action);
 extern void worker_registry_report_error(const char *error, TimestampTz at);
 
