@@ -10,7 +10,7 @@ use Test::More;
 
 our @EXPORT = qw(new_node sql sqlstate claimed is_claimed wait_for_expiry session wait_until_up);
 
-# A running server with the extension and, unless told otherwise, stream "s" with group "g".
+# A running server with the extension, and without workers unless the settings say otherwise.
 sub new_node
 {
 	my ($name, $conf, %params) = @_;
@@ -18,7 +18,7 @@ sub new_node
 
 	$node->init(%params);
 	$node->append_conf('postgresql.conf',
-		"max_prepared_transactions = 10\nrestart_after_crash = on\nautovacuum = off\n" . ($conf // ''));
+		"max_prepared_transactions = 10\nrestart_after_crash = on\nautovacuum = off\nsqlstreams.worker = off\n" . ($conf // ''));
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION sqlstreams');
 	return $node;
