@@ -39,6 +39,8 @@ typedef struct DutyMemory
 {
 	IdSample	older;			/* one to two minutes old: gives the rate */
 	IdSample	newer;
+	int			seal_looks;		/* in a row at what open producers hold */
+	int			drop_looks;		/* in a row at tables that somebody has locked */
 	MemoryContext context;		/* of what lives on between steps */
 	text	   *next_key;		/* where a walk over keys goes on, in this
 								 * context; NULL: at the start */
@@ -56,5 +58,11 @@ typedef struct DutyStep
 } DutyStep;
 
 typedef void (*DutyFunction) (const Stream *stream, DutyMemory *memory, DutyStep *step);
+
+extern void duty_call_again_at(DutyStep *step, TimestampTz when);
+extern void duty_call_again_after(DutyStep *step, int64 delay_us);
+extern void duty_has_done(DutyStep *step, const char *done);
+extern int duty_look_again(DutyStep *step, int looks, int64 longest_us);
+extern int64 duty_patience_us(int64 duration_us);
 
 #endif							/* SQLSTREAMS_DUTY_H */

@@ -409,6 +409,35 @@ exception_collect_ids(StateTable *table, int64 group_id, ExceptionStatus status,
 }
 
 /*
+ * The lowest message after an id and up to another whose exception is not dead;
+ * 0 when there is none.
+ */
+int64
+exception_find_unresolved(StateTable *table, int64 group_id, int64 after_id, int64 to_id, Snapshot snapshot)
+{
+	TupleDesc	desc = RelationGetDescr(table->rel);
+	StateScan	scan;
+	ScanKeyData keys[3];
+	HeapTuple	tuple;
+	int64		found = 0;
+
+	ScanKeyInit(&keys[0], Anum_exception_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
+	ScanKeyInit(&keys[1], Anum_exception_message_id, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(after_id));
+	ScanKeyInit(&keys[2], Anum_exception_message_id, BTLessEqualStrategyNumber, F_INT8LE, Int64GetDatum(to_id));
+	state_scan_begin(&scan, table, state_table_primary_key(table), snapshot, lengthof(keys), keys);
+	while (found == 0 && (tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
+	{
+		bool		isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		if (DatumGetChar(heap_getattr(tuple, Anum_exception_status, desc, &isnull)) != EXCEPTION_DEAD)
+			found = DatumGetInt64(heap_getattr(tuple, Anum_exception_message_id, desc, &isnull));
+	}
+	state_scan_end(&scan);
+	return found;
+}
+
+/*
  * An open transaction that has inserted or deleted exceptions of messages after
  * *after_id and up to to_id, or invalid.  Moves *after_id up to the first of
  * these.

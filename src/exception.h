@@ -79,6 +79,8 @@ extern void exception_scan_end(ExceptionScan *scan);
 extern void exception_summarize(StateTable *table, int64 group_id, ExceptionStatus status,
 								int64 after_id, int64 max_count, Snapshot snapshot,
 								ExceptionSummary *summary);
+extern int64 exception_find_unresolved(StateTable *table, int64 group_id, int64 after_id, int64 to_id,
+									   Snapshot snapshot);
 extern bool exception_has_writers(StateTable *table, int64 group_id, int64 after_id, int64 to_id);
 extern bool exception_collect_ids(StateTable *table, int64 group_id, ExceptionStatus status, int64 after_id,
 								  Snapshot snapshot, int64 *ids, int64 *count, int64 max_count);

@@ -121,6 +121,40 @@ id_sequence_draw(const Stream *stream, int64 count, int64 *first)
 }
 
 /*
+ * Let no id up to a target be drawn any more, unless they were drawn already:
+ * the sequence never goes back.  Returns false when it does not exist any more.
+ */
+bool
+id_sequence_raise(const Stream *stream, int64 target)
+{
+	Relation	rel = try_relation_open(stream->sequence_oid, RowExclusiveLock);
+	Buffer		buffer;
+	HeapTupleData tuple;
+	Form_pg_sequence_data row;
+
+	if (rel == NULL)
+		return false;
+	if (RelationNeedsWAL(rel))
+		(void) GetTopTransactionId();	/* its commit flushes the record */
+
+	row = lock_row(rel, BUFFER_LOCK_EXCLUSIVE, &buffer, &tuple);
+	if (last_drawn(row) < target)
+	{
+		START_CRIT_SECTION();
+		MarkBufferDirty(buffer);
+		row->is_called = true;
+		row->last_value = target;
+		row->log_cnt = 0;		/* exactly this is logged, nothing ahead */
+		if (RelationNeedsWAL(rel))
+			log_row(rel, buffer, row, &tuple);
+		END_CRIT_SECTION();
+	}
+	UnlockReleaseBuffer(buffer);
+	relation_close(rel, RowExclusiveLock);
+	return true;
+}
+
+/*
  * Set *last to the highest id that was drawn, 0 when none was.  Returns false
  * when the sequence does not exist any more.
  */

@@ -8,6 +8,7 @@
 #include "stream.h"
 
 extern bool id_sequence_draw(const Stream *stream, int64 count, int64 *first);
+extern bool id_sequence_raise(const Stream *stream, int64 target);
 extern bool id_sequence_last(Oid sequence_oid, int64 *last);
 
 #endif							/* SQLSTREAMS_ID_SEQUENCE_H */

@@ -169,32 +169,6 @@ inspect_read_heads(const Stream *stream, int64 *last, int64 *settled)
 }
 
 /*
- * Set *created_at to the age of the first message from from_id to last; false
- * when there is none.
- */
-bool
-inspect_find_created_at(const Stream *stream, int64 from_id, int64 last, TimestampTz *created_at)
-{
-	LogScan    *scan;
-	Datum	   *values;
-	bool	   *isnull;
-	bool		found;
-
-	from_id = Max(from_id, stream->purged_through + 1);
-	if (from_id > last)
-		return false;
-	scan = message_log_scan_begin(stream, GetActiveSnapshot(), from_id, last);
-	found = message_log_scan_next(scan);
-	if (found)
-	{
-		message_log_scan_row(scan, &values, &isnull);
-		*created_at = DatumGetTimestampTz(values[Anum_log_created_at - 1]);
-	}
-	message_log_scan_end(scan);
-	return found;
-}
-
-/*
  * Set *created_at to the age of the last message up to "last"; false when there
  * is none.  Looks at ranges that double in size, from the end, so that it reads
  * about as many rows as there are ids at the end without a message.
@@ -260,7 +234,7 @@ fill_log_columns(const Stream *stream, int64 last, Datum *values, bool *nulls)
 	values[STREAM_PARTITIONS] = Int64GetDatum(count);
 	values[STREAM_BYTES] = Int64GetDatum(bytes);
 
-	if (inspect_find_created_at(stream, 1, last, &created_at))
+	if (message_log_find_created_at(stream, GetActiveSnapshot(), 1, last, &created_at))
 		values[STREAM_OLDEST_MESSAGE_AT] = TimestampTzGetDatum(created_at);
 	else
 		nulls[STREAM_OLDEST_MESSAGE_AT] = true;

@@ -17,7 +17,5 @@ extern SPITupleTable *inspect_query(const char *sql, int argument_count, Oid *ty
 extern bool inspect_enter_stream(const char *name, Stream *stream);
 extern void inspect_leave_stream(const Stream *stream);
 extern bool inspect_read_heads(const Stream *stream, int64 *last, int64 *settled);
-extern bool inspect_find_created_at(const Stream *stream, int64 from_id, int64 last,
-									TimestampTz *created_at);
 
 #endif							/* SQLSTREAMS_INSPECT_H */

@@ -26,6 +26,7 @@
 #include "exception.h"
 #include "inspect.h"
 #include "lease.h"
+#include "message_log.h"
 
 PG_FUNCTION_INFO_V1(sqlstreams_list_consumer_groups);
 PG_FUNCTION_INFO_V1(sqlstreams_list_leases);
@@ -167,10 +168,7 @@ for_each_group(GroupView *view, PutGroup put)
 static void
 remove_resolved(LeaseTables *tables, const Stream *stream, LeaseSegment *segment)
 {
-	int64		count;
-	int64	   *resolved = lease_load_resolved(tables, segment->claim_id, GetActiveSnapshot(), &count);
-
-	id_set_subtract(&segment->members, resolved, count);
+	lease_subtract_resolved(tables, segment, GetActiveSnapshot());
 	id_set_remove_through(&segment->members, stream->purged_through);
 }
 
@@ -334,7 +332,7 @@ fill_created_at(const Stream *stream, int64 from_id, int64 last, int column, Dat
 {
 	TimestampTz created_at = 0;
 
-	nulls[column] = !inspect_find_created_at(stream, from_id, last, &created_at);
+	nulls[column] = !message_log_find_created_at(stream, GetActiveSnapshot(), from_id, last, &created_at);
 	values[column] = TimestampTzGetDatum(created_at);
 }
 

@@ -323,6 +323,17 @@ lease_load_resolved(LeaseTables *tables, int64 claim_id, Snapshot snapshot, int6
 	return ids;
 }
 
+/* Take out of a segment's members what was resolved by itself. */
+void
+lease_subtract_resolved(LeaseTables *tables, LeaseSegment *segment, Snapshot snapshot)
+{
+	int64		count;
+	int64	   *resolved = lease_load_resolved(tables, segment->claim_id, snapshot, &count);
+
+	id_set_subtract(&segment->members, resolved, count);
+	pfree(resolved);
+}
+
 /* Remove the rows of a claim's resolved messages, once the claim has gone. */
 void
 lease_delete_resolved(LeaseTables *tables, int64 claim_id)

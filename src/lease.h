@@ -62,6 +62,7 @@ extern void lease_wait_for_claim(LeaseTables *tables, int64 group_id, int64 clai
 extern bool lease_lock_claim_if_free(LeaseTables *tables, int64 group_id, int64 claim_id);
 extern List *lease_load_group(LeaseTables *tables, int64 group_id, Snapshot snapshot);
 extern int64 *lease_load_resolved(LeaseTables *tables, int64 claim_id, Snapshot snapshot, int64 *count);
+extern void lease_subtract_resolved(LeaseTables *tables, LeaseSegment *segment, Snapshot snapshot);
 extern void lease_delete_resolved(LeaseTables *tables, int64 claim_id);
 extern bool lease_insert_resolved(LeaseTables *tables, int64 claim_id, int64 message_id);
 extern bool lease_is_resolved(LeaseTables *tables, int64 claim_id, int64 message_id, Snapshot snapshot);

@@ -57,5 +57,7 @@ extern int64 message_log_scan_id(const LogScan *scan);
 extern int64 message_log_scan_searched_to(const LogScan *scan);
 extern void message_log_scan_row(LogScan *scan, Datum **values, bool **isnull);
 extern void message_log_scan_end(LogScan *scan);
+extern bool message_log_find_created_at(const Stream *stream, Snapshot snapshot, int64 from_id, int64 to_id,
+										TimestampTz *created_at);
 
 #endif							/* SQLSTREAMS_MESSAGE_LOG_H */

@@ -10,6 +10,7 @@
 #include "executor/tuptable.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
+#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "message_log.h"
@@ -181,4 +182,31 @@ message_log_scan_end(LogScan *scan)
 {
 	close_partition(scan);
 	pfree(scan);
+}
+
+/*
+ * Set *created_at to the age of the first message from from_id to to_id that is
+ * not purged; false when there is none.
+ */
+bool
+message_log_find_created_at(const Stream *stream, Snapshot snapshot, int64 from_id, int64 to_id,
+							TimestampTz *created_at)
+{
+	LogScan    *scan;
+	Datum	   *values;
+	bool	   *isnull;
+	bool		found;
+
+	from_id = Max(from_id, stream->purged_through + 1);
+	if (from_id > to_id)
+		return false;
+	scan = message_log_scan_begin(stream, snapshot, from_id, to_id);
+	found = message_log_scan_next(scan);
+	if (found)
+	{
+		message_log_scan_row(scan, &values, &isnull);
+		*created_at = DatumGetTimestampTz(values[Anum_log_created_at - 1]);
+	}
+	message_log_scan_end(scan);
+	return found;
 }

@@ -17,6 +17,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
@@ -29,9 +30,12 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "access.h"
+#include "compat.h"
 #include "errors.h"
+#include "log_partition.h"
 #include "partition.h"
 #include "storage.h"
 
@@ -178,6 +182,16 @@ partition_open(const Stream *stream, int64 number, Snapshot snapshot, LOCKMODE l
 	}
 	oid = find_by_name(stream, number, snapshot);
 	return OidIsValid(oid) ? open_and_check(stream, number, oid, lockmode) : NULL;
+}
+
+/* Is there a partition with this number, attached to the log?  Locks nothing. */
+bool
+partition_exists(const Stream *stream, int64 number)
+{
+	Oid			oid = find_by_name(stream, number, NULL);
+
+	return OidIsValid(oid) && get_rel_relispartition(oid) &&
+		get_partition_parent(oid, true) == stream->log_oid;
 }
 
 /* The number in a partition's name, or -1 when it has another name. */
@@ -344,6 +358,67 @@ partition_create(int64 stream_id, Oid log_oid, int64 partition_size, int64 numbe
 							 partition_first_id(&stream, number),
 							 partition_last_id(&stream, number) + 1));
 	access_restore(&saved);
+	log_partition_add(stream_id, number);
+}
+
+/*
+ * Make a partition unless it exists, if nobody has the log locked against that
+ * just now; says whether it was free.
+ */
+bool
+partition_create_if_free(const Stream *stream, int64 number)
+{
+	if (!ConditionalLockRelationOid(stream->log_oid, ShareUpdateExclusiveLock))
+		return false;
+	partition_create(stream->stream_id, stream->log_oid, stream->partition_size, number);
+	CommandCounterIncrement();
+	return true;
+}
+
+/* May this transaction have made partitions of the log, which others do not see yet? */
+bool
+partition_is_being_made_here(const Stream *stream)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, stream->log_oid);
+	return compat_lock_held_by_me(&tag, ShareUpdateExclusiveLock);
+}
+
+/* The TOAST table of a table, or InvalidOid. */
+static Oid
+find_toast_table(Oid oid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(oid));
+	Oid			toast;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	toast = ((Form_pg_class) GETSTRUCT(tuple))->reltoastrelid;
+	ReleaseSysCache(tuple);
+	return toast;
+}
+
+/*
+ * Lock a partition that is to be dropped, and what goes with it, if nobody has
+ * any of it just now.  The TOAST table can be locked by itself, by a vacuum.
+ */
+static bool
+lock_to_drop_if_free(const Stream *stream, Oid oid)
+{
+	Oid			toast;
+
+	if (!ConditionalLockRelationOid(stream->log_oid, AccessExclusiveLock))
+		return false;
+	if (ConditionalLockRelationOid(oid, AccessExclusiveLock))
+	{
+		toast = find_toast_table(oid);
+		if (!OidIsValid(toast) || ConditionalLockRelationOid(toast, AccessExclusiveLock))
+			return true;
+		UnlockRelationOid(oid, AccessExclusiveLock);
+	}
+	UnlockRelationOid(stream->log_oid, AccessExclusiveLock);
+	return false;
 }
 
 /*
@@ -358,13 +433,8 @@ partition_drop_if_free(const Stream *stream, int64 number)
 
 	if (!OidIsValid(oid))
 		return true;
-	if (!ConditionalLockRelationOid(stream->log_oid, AccessExclusiveLock))
+	if (!lock_to_drop_if_free(stream, oid))
 		return false;
-	if (!ConditionalLockRelationOid(oid, AccessExclusiveLock))
-	{
-		UnlockRelationOid(stream->log_oid, AccessExclusiveLock);
-		return false;
-	}
 	access_become_extension(&saved);
 	storage_execute(psprintf("DROP TABLE sqlstreams.message_log_" INT64_FORMAT "_" INT64_FORMAT,
 							 stream->stream_id, number));

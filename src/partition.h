@@ -26,9 +26,12 @@ extern int64 partition_first_id(const Stream *stream, int64 number);
 extern int64 partition_last_id(const Stream *stream, int64 number);
 extern Relation partition_open(const Stream *stream, int64 number, Snapshot snapshot, LOCKMODE lockmode);
 extern LogShape partition_shape(const Stream *stream, int64 number);
+extern bool partition_exists(const Stream *stream, int64 number);
 extern bool partition_find_next(const Stream *stream, int64 number, Snapshot snapshot, int64 *found);
 extern int partition_list(const Stream *stream, StreamPartition **partitions);
 extern void partition_create(int64 stream_id, Oid log_oid, int64 partition_size, int64 number);
+extern bool partition_create_if_free(const Stream *stream, int64 number);
+extern bool partition_is_being_made_here(const Stream *stream);
 extern bool partition_drop_if_free(const Stream *stream, int64 number);
 
 #endif							/* SQLSTREAMS_PARTITION_H */

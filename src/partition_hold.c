@@ -1,0 +1,161 @@
+/*
+ * partition_hold.c
+ *		Why a partition is still there.
+ *
+ * The duties that seal and drop partitions ask here whether they may, and view
+ * "partitions" shows the answer, so that the two cannot differ.
+ *
+ * A group needs every id that it has not claimed, the messages of its claims
+ * that are not resolved, and those of its exceptions that are not dead.  All of
+ * that is read with one snapshot: claiming, resolving and taking over move a
+ * message from one to the other in one transaction.  A group without a cursor, as
+ * there are while a dump is being restored, needs everything.
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "nodes/pg_list.h"
+#include "storage/procarray.h"
+#include "utils/timestamp.h"
+
+#include "config.h"
+#include "cursor.h"
+#include "duration.h"
+#include "exception.h"
+#include "lease.h"
+#include "partition_hold.h"
+#include "transaction.h"
+
+/*
+ * Find a transaction that may still write to a full partition, among those that
+ * were listed; false when all have ended.
+ */
+bool
+partition_hold_find_writer(const LogPartition *row, FullTransactionId *writer)
+{
+	for (int i = 0; i < row->writer_count; i++)
+	{
+		*writer = row->writers[i];
+		if (transaction_is_in_progress(*writer))
+			return true;
+	}
+	return false;
+}
+
+/* Who may still write to a full partition, in words; NULL when nobody is known to. */
+char *
+partition_hold_by_writers(const LogPartition *row)
+{
+	FullTransactionId writer;
+	int			pid;
+
+	if (!row->has_writers || row->writers_system != GetSystemIdentifier() ||
+		!partition_hold_find_writer(row, &writer))
+		return NULL;
+	pid = BackendXidGetPid(XidFromFullTransactionId(writer));
+	if (pid != 0)
+		return psprintf("an open producer: process %d", pid);
+	return psprintf("an open producer: prepared transaction %u", XidFromFullTransactionId(writer));
+}
+
+/* Note that a group needs a message, unless a lower one is needed already. */
+static bool
+needs_lower(GroupHold *hold, int64 id)
+{
+	if (id >= hold->from_id)
+		return false;
+	hold->from_id = id;
+	return true;
+}
+
+/* Add what a group has not claimed. */
+static void
+add_unclaimed(const ConfigGroup *group, int64 claimed, int64 to_id, GroupHold *hold)
+{
+	if (claimed < to_id && needs_lower(hold, claimed + 1))
+		hold->reason = psprintf("consumer group \"%s\" is %lld ids behind", group->name,
+								(long long) (to_id - claimed));
+}
+
+/* Add what the claims of a group hold. */
+static void
+add_claims(const Stream *stream, const ConfigGroup *group, LeaseTables *tables, Snapshot snapshot,
+		   GroupHold *hold)
+{
+	ListCell   *cell;
+
+	foreach(cell, lease_load_group(tables, group->group_id, snapshot))
+	{
+		LeaseSegment *segment = lfirst(cell);
+
+		CHECK_FOR_INTERRUPTS();
+		if (id_set_nth(&segment->members, 0) >= hold->from_id)
+			continue;
+		lease_subtract_resolved(tables, segment, snapshot);
+		id_set_remove_through(&segment->members, stream->purged_through);
+		if (id_set_count(&segment->members) > 0 && needs_lower(hold, id_set_nth(&segment->members, 0)))
+			hold->reason = psprintf("consumer group \"%s\": message %lld is in an open claim", group->name,
+									(long long) hold->from_id);
+	}
+}
+
+/* Add the messages to which a group has to come back. */
+static void
+add_exceptions(const Stream *stream, const ConfigGroup *group, StateTable *table, int64 to_id,
+			   Snapshot snapshot, GroupHold *hold)
+{
+	int64		lowest = exception_find_unresolved(table, group->group_id, stream->purged_through,
+												   Min(to_id, hold->from_id - 1), snapshot);
+
+	if (lowest != 0 && needs_lower(hold, lowest))
+		hold->reason = psprintf("consumer group \"%s\": the exception of message %lld is not resolved", group->name,
+								(long long) lowest);
+}
+
+/* Add what a group needs. */
+static void
+add_group(const Stream *stream, const ConfigGroup *group, int64 to_id, Snapshot snapshot, GroupHold *hold)
+{
+	GroupCursor cursor;
+	LeaseTables leases;
+	StateTable	exceptions;
+
+	if (!cursor_read(stream, group->group_id, snapshot, &cursor) ||
+		!lease_open_to_read(stream, &leases))
+	{
+		if (needs_lower(hold, stream->purged_through + 1))
+			hold->reason = psprintf("consumer group \"%s\" has no state", group->name);
+		return;
+	}
+	add_unclaimed(group, Max(cursor.claimed, stream->purged_through), to_id, hold);
+	add_claims(stream, group, &leases, snapshot, hold);
+	lease_close(&leases);
+	if (exception_open_to_read(stream, &exceptions))
+	{
+		add_exceptions(stream, group, &exceptions, to_id, snapshot, hold);
+		state_table_close(&exceptions);
+	}
+	else if (needs_lower(hold, stream->purged_through + 1))
+		hold->reason = psprintf("consumer group \"%s\" has no exceptions", group->name);
+}
+
+/* What the groups of a stream need of its messages up to an id. */
+void
+partition_hold_by_groups(const Stream *stream, int64 to_id, Snapshot snapshot, GroupHold *hold)
+{
+	ListCell   *cell;
+
+	hold->from_id = PG_INT64_MAX;
+	hold->reason = NULL;
+	foreach(cell, config_list_groups(stream, snapshot))
+		add_group(stream, lfirst(cell), to_id, snapshot, hold);
+}
+
+/* Is the time over for which a partition's messages are kept? */
+bool
+partition_hold_is_expired(const Stream *stream, const LogPartition *row, TimestampTz now)
+{
+	return stream->retention_us > 0 && row->sealed_at != 0 &&
+		duration_add(row->sealed_at, stream->retention_us) <= now;
+}
