@@ -32,6 +32,8 @@
 #include "duty.h"
 #include "errors.h"
 #include "janitor.h"
+#include "partition_ahead.h"
+#include "partition_seal.h"
 #include "storage.h"
 
 /* How long a statement of a duty may wait for a lock. */
@@ -57,13 +59,9 @@ typedef struct Duty
 } Duty;
 
 /* In the order in which they are called. */
-static void
-no_duty(const Stream *stream, DutyMemory *memory, DutyStep *step)
-{
-}
-
 static const Duty duties[] = {
-	{"nothing", no_duty}
+	{"making partitions", partition_ahead_step},
+	{"sealing partitions", partition_seal_step}
 };
 
 #define DUTY_COUNT lengthof(duties)
