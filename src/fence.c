@@ -21,46 +21,29 @@
  * of the row type of the log.  So it takes the fast path, no command of anybody
  * can take it (nextval and currval lock a sequence for whoever names it, with
  * rights or without), and nothing that locks the log or the sequence is taken
- * for a producer.  The list is remembered by full transaction ids: a prepared
- * transaction has another virtual id after a restart.
+ * for a producer.
  */
 #include "postgres.h"
 
 #include "access/transam.h"
-#include "access/twophase.h"
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
-#include "port/atomics.h"
 #include "storage/lmgr.h"
-#include "storage/proc.h"
-#include "storage/procarray.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
-#include "compat.h"
 #include "fence.h"
 #include "id_sequence.h"
+#include "lock_holders.h"
 #include "message_log.h"
-#include "transaction.h"
 
 /* Log rows that one look for the settled head may read. */
 #define SETTLED_HEAD_MAX_ROWS 10000
 
-/*
- * Become a producer of the stream until the top transaction ends.  The lock
- * belongs to the top transaction whatever runs now: a cursor's portal or a
- * savepoint would give it up while the messages live on.
- */
+/* Become a producer of the stream until the top transaction ends. */
 void
 fence_enter(const Stream *stream)
 {
-	ResourceOwner old = CurrentResourceOwner;
-
-	(void) GetTopTransactionId();
-	CurrentResourceOwner = TopTransactionResourceOwner;
-	LockRelationOid(stream->fence_oid, RowExclusiveLock);
-	CurrentResourceOwner = old;
+	lock_holders_join(stream->fence_oid);
 }
 
 /*
@@ -77,46 +60,7 @@ fence_close(const Stream *stream)
 bool
 fence_is_inside(const Stream *stream)
 {
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_RELATION(tag, MyDatabaseId, stream->fence_oid);
-	return compat_lock_held_by_me(&tag, RowExclusiveLock);
-}
-
-static void
-add_holder(FenceMemory *memory, TransactionId xid)
-{
-	if (TransactionIdIsValid(xid))
-		memory->holders[memory->holder_count++] = transaction_full_id(xid);
-}
-
-/*
- * Add the transaction ids that a virtual id stands for.  A session's comes
- * first: when it has gone from there because the transaction was prepared,
- * the dummy process of the prepared one is there already.
- */
-static void
-add_holders_of_vxid(FenceMemory *memory, const VirtualTransactionId *vxid)
-{
-	PGPROC	   *proc = compat_vxid_proc(vxid);
-	VirtualTransactionId other;
-
-	if (proc != NULL)
-	{
-		GET_VXID_FROM_PGPROC(other, *proc);
-		if (VirtualTransactionIdEquals(other, *vxid))
-			add_holder(memory, proc->xid);
-	}
-
-	pg_read_barrier();
-
-	for (int i = 0; i < max_prepared_xacts; i++)
-	{
-		proc = &PreparedXactProcs[i];
-		GET_VXID_FROM_PGPROC(other, *proc);
-		if (VirtualTransactionIdEquals(other, *vxid))
-			add_holder(memory, proc->xid);
-	}
+	return lock_holders_include_me(stream->fence_oid);
 }
 
 /*
@@ -127,24 +71,9 @@ add_holders_of_vxid(FenceMemory *memory, const VirtualTransactionId *vxid)
 void
 fence_list_holders(const Stream *stream, FenceMemory *memory)
 {
-	LOCKTAG		tag;
-	VirtualTransactionId *vxids;
-	int			count;
-
-	SET_LOCKTAG_RELATION(tag, MyDatabaseId, stream->fence_oid);
-	vxids = GetLockConflicts(&tag, ShareLock, &count);
-
-	/* several prepared transactions may share a virtual id after a restart */
-	memory->holders = palloc(sizeof(FullTransactionId) * (count + 1) * (max_prepared_xacts + 2));
-	memory->holder_count = 0;
+	memory->holder_count = lock_holders_list(stream->fence_oid, &memory->holders);
 	memory->system_identifier = GetSystemIdentifier();
 	memory->database = MyDatabaseId;
-
-	for (int i = 0; i < count; i++)
-		add_holders_of_vxid(memory, &vxids[i]);
-	if (fence_is_inside(stream))
-		add_holder(memory, GetTopTransactionIdIfAny());
-	pfree(vxids);
 }
 
 /* Is there something remembered that has a meaning in this database? */
@@ -163,12 +92,7 @@ fence_memory_is_valid(const FenceMemory *memory)
 bool
 fence_memory_has_ended(const FenceMemory *memory)
 {
-	for (int i = 0; i < memory->holder_count; i++)
-	{
-		if (transaction_is_in_progress(memory->holders[i]))
-			return false;
-	}
-	return true;
+	return lock_holders_have_ended(memory->holders, memory->holder_count);
 }
 
 /*
