@@ -29,7 +29,13 @@ CREATE TABLE sqlstreams.stream (
     delivery_log              text NOT NULL,
     message_defaults          jsonb,
     purged_through            bigint NOT NULL DEFAULT 0,
-    maintenance_suspended     boolean NOT NULL DEFAULT false
+    maintenance_suspended     boolean NOT NULL DEFAULT false,
+    idempotency_generation    bigint NOT NULL DEFAULT 1,
+    idempotency_phase         text NOT NULL DEFAULT 'one',
+    idempotency_since         timestamptz,
+    idempotency_announced_by  xid8,
+    idempotency_waits_for     xid8[],
+    idempotency_waits_system  bigint
 );
 COMMENT ON TABLE sqlstreams.stream IS 'the streams and their settings; change them with alter_stream';
 

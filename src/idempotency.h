@@ -15,6 +15,13 @@ typedef struct IdempotencyKey
 	bool		is_duplicate;	/* set by idempotency_claim_keys */
 } IdempotencyKey;
 
-extern bool idempotency_claim_keys(const Stream *stream, IdempotencyKey *keys, int count);
+typedef enum IdempotencyResult
+{
+	IDEMPOTENCY_DONE,
+	IDEMPOTENCY_NO_TABLE,		/* the table has to be made first */
+	IDEMPOTENCY_OUTDATED		/* the stream has changed */
+} IdempotencyResult;
+
+extern IdempotencyResult idempotency_claim_keys(const Stream *stream, IdempotencyKey *keys, int count);
 
 #endif							/* SQLSTREAMS_IDEMPOTENCY_H */

@@ -31,6 +31,7 @@
 #include "config.h"
 #include "duty.h"
 #include "errors.h"
+#include "idempotency_rotation.h"
 #include "janitor.h"
 #include "partition_ahead.h"
 #include "partition_seal.h"
@@ -61,7 +62,8 @@ typedef struct Duty
 /* In the order in which they are called. */
 static const Duty duties[] = {
 	{"making partitions", partition_ahead_step},
-	{"sealing partitions", partition_seal_step}
+	{"sealing partitions", partition_seal_step},
+	{"rotating idempotency keys", idempotency_rotation_step}
 };
 
 #define DUTY_COUNT lengthof(duties)

@@ -57,6 +57,7 @@ typedef struct MakerTask
 	Oid			log_oid;
 	int			lock_timeout_ms;
 	StorageFeature feature;		/* whose tables are made */
+	int64		generation;		/* of idempotency keys */
 	int64		stream_id;
 	int64		partition_size;
 	int64		number;			/* of the first partition */
@@ -77,7 +78,7 @@ is_done(const Stream *stream, const MakerTask *task)
 			table_close(rel, AccessShareLock);
 		return rel != NULL;
 	}
-	return storage_has_feature(task->stream_id, task->feature);
+	return storage_has_feature(stream, task->feature);
 }
 
 /* Make it, in the current transaction. */
@@ -90,7 +91,7 @@ do_task(const MakerTask *task)
 			partition_create(task->stream_id, task->log_oid, task->partition_size, number);
 	}
 	else
-		storage_create_feature(task->stream_id, task->log_oid, task->feature);
+		storage_create_feature(task->stream_id, task->log_oid, task->feature, task->generation);
 	CommandCounterIncrement();
 }
 
@@ -248,7 +249,7 @@ partition_maker_open(const Stream *stream, int64 number, int64 last_number)
 void
 partition_maker_make_feature(const Stream *stream, StorageFeature feature)
 {
-	MakerTask	task = {.kind = MAKE_FEATURE,.feature = feature};
+	MakerTask	task = {.kind = MAKE_FEATURE,.feature = feature,.generation = stream->idempotency_generation};
 
 	make_in_time(stream, &task);
 	if (!is_done(stream, &task))

@@ -204,10 +204,13 @@ static void
 take_idempotency_keys(const char *name, Stream *stream, ProduceCall *call)
 {
 	bool	   *is_duplicate = palloc0(sizeof(bool) * Max(call->count, 1));
+	IdempotencyResult result;
 
-	while (call->key_count > 0 && !idempotency_claim_keys(stream, call->keys, call->key_count))
+	while (call->key_count > 0 &&
+		   (result = idempotency_claim_keys(stream, call->keys, call->key_count)) != IDEMPOTENCY_DONE)
 	{
-		partition_maker_make_feature(stream, STORAGE_IDEMPOTENCY);
+		if (result == IDEMPOTENCY_NO_TABLE)
+			partition_maker_make_feature(stream, STORAGE_IDEMPOTENCY);
 		find_stream(name, call, stream);
 	}
 

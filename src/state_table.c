@@ -90,17 +90,13 @@ check_plain_index(Relation rel, Relation index, IndexInfo *info)
 									RelationGetRelationName(index)));
 }
 
-/*
- * Open a state table for writing, keeping the lock until the transaction ends.
- * Returns false when it does not exist any more.  Raises 55000 when it was
- * altered.
- */
-bool
-state_table_open(StateTable *table, Oid oid, const Oid *column_types, int column_count)
+/* Open a state table for writing, with a lock that stays. */
+static bool
+open_to_write(StateTable *table, Oid oid, LOCKMODE lockmode, const Oid *column_types, int column_count)
 {
 	memset(table, 0, sizeof(StateTable));
 	table->lock_at_close = NoLock;
-	table->rel = OidIsValid(oid) ? try_table_open(oid, RowExclusiveLock) : NULL;
+	table->rel = OidIsValid(oid) ? try_table_open(oid, lockmode) : NULL;
 	if (table->rel == NULL)
 		return false;
 	if (!has_columns(table->rel, column_types, column_count))
@@ -109,6 +105,24 @@ state_table_open(StateTable *table, Oid oid, const Oid *column_types, int column
 	table->column_count = column_count;
 	table->context = CurrentMemoryContext;
 	return true;
+}
+
+/*
+ * Open a state table for writing, keeping the lock until the transaction ends.
+ * Returns false when it does not exist any more.  Raises 55000 when it was
+ * altered.
+ */
+bool
+state_table_open(StateTable *table, Oid oid, const Oid *column_types, int column_count)
+{
+	return open_to_write(table, oid, RowExclusiveLock, column_types, column_count);
+}
+
+/* As state_table_open, for a table that the caller has locked so. */
+bool
+state_table_open_locked(StateTable *table, Oid oid, const Oid *column_types, int column_count)
+{
+	return open_to_write(table, oid, NoLock, column_types, column_count);
 }
 
 /*
@@ -252,20 +266,21 @@ prepare_insert_unless_exists(StateTable *table)
 	table->slot = table_slot_create(table->rel, NULL);
 	InitResultRelInfo(table->result_rel, table->rel, 0, NULL, 0);
 	ExecOpenIndices(table->result_rel, true);
+	(void) state_table_primary_key(table);
 	for (int i = 0; i < table->result_rel->ri_NumIndices; i++)
 		check_plain_index(table->rel, table->result_rel->ri_IndexRelationDescs[i],
 						  table->result_rel->ri_IndexRelationInfo[i]);
 }
 
 /*
- * Insert a row unless one with its key exists; says whether it did, and if not
- * sets *existing to the row that is in the way.  Waits for a transaction that
- * is inserting or deleting the key.  This is what INSERT ... ON CONFLICT DO
- * NOTHING does, at every isolation level.
+ * Insert a row unless one with its key exists; says whether it did, and sets
+ * *place to that of the new row, or of the one that is in the way.  Waits for a
+ * transaction that is inserting or deleting the key.  This is what INSERT ... ON
+ * CONFLICT DO NOTHING does, at every isolation level.
  */
 bool
 state_table_insert_unless_exists(StateTable *table, Datum *values, bool *isnull,
-								 ItemPointer existing)
+								 ItemPointer place)
 {
 	TupleTableSlot *slot;
 	bool		inserted = false;
@@ -279,7 +294,7 @@ state_table_insert_unless_exists(StateTable *table, Datum *values, bool *isnull,
 
 	/* a conflict that shows only after the row is in takes it out again */
 	while (!inserted &&
-		   COMPAT_EXEC_CHECK_INDEX_CONSTRAINTS(table->result_rel, slot, table->estate, existing))
+		   COMPAT_EXEC_CHECK_INDEX_CONSTRAINTS(table->result_rel, slot, table->estate, place))
 	{
 		uint32		token = SpeculativeInsertionLockAcquire(GetCurrentTransactionId());
 		bool		conflict = false;
@@ -289,6 +304,7 @@ state_table_insert_unless_exists(StateTable *table, Datum *values, bool *isnull,
 		table_tuple_complete_speculative(table->rel, slot, token, !conflict);
 		SpeculativeInsertionLockRelease(GetCurrentTransactionId());
 		inserted = !conflict;
+		*place = slot->tts_tid;
 		CHECK_FOR_INTERRUPTS();
 	}
 	ResetPerTupleExprContext(table->estate);
@@ -346,6 +362,35 @@ bool
 state_table_lock_if_free(StateTable *table, ItemPointer tid, Snapshot snapshot, LockTupleMode mode)
 {
 	return lock_row(table, tid, snapshot, mode, LockWaitSkip) != TM_WouldBlock;
+}
+
+/* Begin to look rows up by the first column of the primary key, a text. */
+void
+state_lookup_begin(StateLookup *lookup, StateTable *table, Snapshot snapshot)
+{
+	lookup->index = index_open(state_table_primary_key(table), AccessShareLock);
+	lookup->scan = COMPAT_INDEX_BEGINSCAN(table->rel, lookup->index, snapshot, 1);
+	lookup->slot = table_slot_create(table->rel, NULL);
+}
+
+/* Find the last row of a key; false when there is none. */
+bool
+state_lookup_find(StateLookup *lookup, text *key)
+{
+	ScanKeyData scan_key;
+
+	ScanKeyInit(&scan_key, 1, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(key));
+	index_rescan(lookup->scan, &scan_key, 1, NULL, 0);
+	return index_getnext_slot(lookup->scan, BackwardScanDirection, lookup->slot);
+}
+
+/* End looking up. */
+void
+state_lookup_end(StateLookup *lookup)
+{
+	index_endscan(lookup->scan);
+	ExecDropSingleTupleTableSlot(lookup->slot);
+	index_close(lookup->index, AccessShareLock);
 }
 
 /* Begin to read rows in the order of an index.  Keys name table columns. */

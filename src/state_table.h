@@ -26,6 +26,14 @@ typedef struct StateTable
 	struct TupleTableSlot *slot;
 } StateTable;
 
+/* Finds the last row of a key that a snapshot shows; for many keys. */
+typedef struct StateLookup
+{
+	Relation	index;
+	IndexScanDesc scan;
+	struct TupleTableSlot *slot;	/* the row that was found */
+} StateLookup;
+
 typedef struct StateScan
 {
 	Relation	index;
@@ -33,17 +41,21 @@ typedef struct StateScan
 } StateScan;
 
 extern bool state_table_open(StateTable *table, Oid oid, const Oid *column_types, int column_count);
+extern bool state_table_open_locked(StateTable *table, Oid oid, const Oid *column_types, int column_count);
 extern bool state_table_open_to_read(StateTable *table, Oid oid, const Oid *column_types, int column_count);
 extern void state_table_close(StateTable *table);
 extern void state_table_read_row(StateTable *table, HeapTuple tuple, Datum *values, bool *isnull);
 extern ItemPointerData state_table_insert(StateTable *table, Datum *values, bool *isnull);
 extern bool state_table_insert_unless_exists(StateTable *table, Datum *values, bool *isnull,
-											 ItemPointer existing);
+											 ItemPointer place);
 extern TM_Result state_table_delete(StateTable *table, ItemPointer tid, bool wait);
 extern TM_Result state_table_lock(StateTable *table, ItemPointer tid, Snapshot snapshot,
 								  LockTupleMode mode);
 extern bool state_table_lock_if_free(StateTable *table, ItemPointer tid, Snapshot snapshot,
 									 LockTupleMode mode);
+extern void state_lookup_begin(StateLookup *lookup, StateTable *table, Snapshot snapshot);
+extern bool state_lookup_find(StateLookup *lookup, text *key);
+extern void state_lookup_end(StateLookup *lookup);
 extern void state_scan_begin(StateScan *scan, StateTable *table, Oid index,
 							 Snapshot snapshot, int key_count, ScanKey keys);
 extern HeapTuple state_scan_next(StateScan *scan, ScanDirection direction);

@@ -38,27 +38,24 @@
 #define STATE_TABLE_SETTINGS \
 	"vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000"
 
-/* A table that producers make. */
-typedef struct FeatureTable
-{
-	StorageFeature feature;
-	const char *kind;
-	const char *body;
-} FeatureTable;
+/*
+ * Keys are only inserted and go with their table, so that a vacuum because of
+ * insertions would be in vain.
+ */
+#define IDEMPOTENCY_TABLE_BODY \
+	"(idempotency_key text COLLATE pg_catalog.\"C\" PRIMARY KEY," \
+	" created_at timestamptz NOT NULL)" \
+	" WITH (" STATE_TABLE_SETTINGS ", autovacuum_vacuum_insert_threshold = -1)"
 
-static const FeatureTable feature_tables[] = {
-	{STORAGE_IDEMPOTENCY, "idempotency_key",
-		"(idempotency_key text COLLATE pg_catalog.\"C\" PRIMARY KEY,"
-	" created_at timestamptz NOT NULL) WITH (" STATE_TABLE_SETTINGS ")"},
-	{STORAGE_COMPACTION, "compaction_key",
-		"(message_key text COLLATE pg_catalog.\"C\" PRIMARY KEY) WITH (" STATE_TABLE_SETTINGS ")"},
-	{STORAGE_COMPACTION, "compaction_head",
-		"(message_key text COLLATE pg_catalog.\"C\","
-		" message_id bigint,"
-		" schema_version integer NOT NULL,"
-		" compaction_rank bigint NOT NULL,"
-	" PRIMARY KEY (message_key, message_id)) WITH (" STATE_TABLE_SETTINGS ")"}
-};
+#define COMPACTION_KEY_TABLE_BODY \
+	"(message_key text COLLATE pg_catalog.\"C\" PRIMARY KEY) WITH (" STATE_TABLE_SETTINGS ")"
+
+#define COMPACTION_HEAD_TABLE_BODY \
+	"(message_key text COLLATE pg_catalog.\"C\"," \
+	" message_id bigint," \
+	" schema_version integer NOT NULL," \
+	" compaction_rank bigint NOT NULL," \
+	" PRIMARY KEY (message_key, message_id)) WITH (" STATE_TABLE_SETTINGS ")"
 
 /* Run one utility command.  The caller acts as the role that it needs. */
 void
@@ -134,14 +131,26 @@ storage_hand_to_owner(const char *kind, const char *name, Oid owner)
 	revoke_default_privileges(name);
 }
 
+/* Make a table of this name and hand it to its owner. */
+static void
+create_named_table(const char *name, const char *body, Oid owner)
+{
+	storage_execute(psprintf("CREATE TABLE sqlstreams.%s %s", name, body));
+	storage_hand_to_owner("TABLE", name, owner);
+}
+
 /* Make a table and hand it to its owner. */
 static void
 create_table(const char *kind, int64 stream_id, const char *body, Oid owner)
 {
-	char	   *name = psprintf("%s_" INT64_FORMAT, kind, stream_id);
+	create_named_table(psprintf("%s_" INT64_FORMAT, kind, stream_id), body, owner);
+}
 
-	storage_execute(psprintf("CREATE TABLE sqlstreams.%s %s", name, body));
-	storage_hand_to_owner("TABLE", name, owner);
+/* The name of a generation's table of idempotency keys. */
+static char *
+idempotency_table_name(int64 stream_id, int64 generation)
+{
+	return psprintf("idempotency_key_" INT64_FORMAT "_" INT64_FORMAT, stream_id, generation);
 }
 
 /*
@@ -298,14 +307,12 @@ has_table(int64 stream_id, const char *kind)
 
 /* Does the stream have all the tables of a feature? */
 bool
-storage_has_feature(int64 stream_id, StorageFeature feature)
+storage_has_feature(const Stream *stream, StorageFeature feature)
 {
-	for (int i = 0; i < lengthof(feature_tables); i++)
-	{
-		if (feature_tables[i].feature == feature && !has_table(stream_id, feature_tables[i].kind))
-			return false;
-	}
-	return true;
+	if (feature == STORAGE_IDEMPOTENCY)
+		return OidIsValid(stream_numbered_table_oid("idempotency_key", stream->stream_id,
+													stream->idempotency_generation));
+	return has_table(stream->stream_id, "compaction_key") && has_table(stream->stream_id, "compaction_head");
 }
 
 /* Has a table its primary key?  Says yes of one that does not exist. */
@@ -343,8 +350,8 @@ storage_is_complete(const Stream *stream)
 {
 	Oid			tables[] = {
 		stream->log_oid, stream->cursor_oid, stream->lease_oid, stream->resolved_oid, stream->exception_oid,
-		stream->delivery_log_oid, stream->key_lease_oid, stream->deferred_oid, stream->idempotency_oid,
-		stream->compaction_key_oid, stream->compaction_head_oid
+		stream->delivery_log_oid, stream->key_lease_oid, stream->deferred_oid, stream->idempotency_old_oid,
+		stream->idempotency_oid, stream->compaction_key_oid, stream->compaction_head_oid
 	};
 
 	for (int i = 0; i < lengthof(tables); i++)
@@ -355,9 +362,12 @@ storage_is_complete(const Stream *stream)
 	return true;
 }
 
-/* Make the tables of a feature that do not exist; none if the stream does not. */
+/*
+ * Make the tables of a feature that do not exist; none if the stream does not.
+ * The generation is that of idempotency keys.
+ */
 void
-storage_create_feature(int64 stream_id, Oid log_oid, StorageFeature feature)
+storage_create_feature(int64 stream_id, Oid log_oid, StorageFeature feature, int64 generation)
 {
 	AccessState saved;
 	Oid			owner;
@@ -368,13 +378,43 @@ storage_create_feature(int64 stream_id, Oid log_oid, StorageFeature feature)
 	if (!OidIsValid(owner))
 		return;
 	access_become_extension(&saved);
-	for (int i = 0; i < lengthof(feature_tables); i++)
+	if (feature == STORAGE_IDEMPOTENCY)
 	{
-		if (feature_tables[i].feature == feature && !has_table(stream_id, feature_tables[i].kind))
-			create_table(feature_tables[i].kind, stream_id, feature_tables[i].body, owner);
+		if (!OidIsValid(stream_numbered_table_oid("idempotency_key", stream_id, generation)))
+			create_named_table(idempotency_table_name(stream_id, generation), IDEMPOTENCY_TABLE_BODY, owner);
+	}
+	else
+	{
+		if (!has_table(stream_id, "compaction_key"))
+			create_table("compaction_key", stream_id, COMPACTION_KEY_TABLE_BODY, owner);
+		if (!has_table(stream_id, "compaction_head"))
+			create_table("compaction_head", stream_id, COMPACTION_HEAD_TABLE_BODY, owner);
 	}
 	access_restore(&saved);
 	stream_invalidate_all();
+}
+
+/* Make the table for a generation of idempotency keys, which does not exist. */
+void
+storage_create_idempotency_table(const Stream *stream, int64 generation)
+{
+	AccessState saved;
+	Oid			owner = access_stream_owner(stream);
+
+	access_become_extension(&saved);
+	create_named_table(idempotency_table_name(stream->stream_id, generation), IDEMPOTENCY_TABLE_BODY, owner);
+	access_restore(&saved);
+}
+
+/* Drop the table for a generation of idempotency keys, which the caller has locked. */
+void
+storage_drop_idempotency_table(const Stream *stream, int64 generation)
+{
+	AccessState saved;
+
+	access_become_extension(&saved);
+	storage_execute(psprintf("DROP TABLE sqlstreams.%s", idempotency_table_name(stream->stream_id, generation)));
+	access_restore(&saved);
 }
 
 /*
@@ -386,11 +426,16 @@ void
 storage_drop_stream(const Stream *stream)
 {
 	static const char *const tables[] = {
-		"idempotency_key", "compaction_key", "claim_lease", "claim_resolved", "exception_queue", "delivery_log",
+		"compaction_key", "claim_lease", "claim_resolved", "exception_queue", "delivery_log",
 		"message_key_lease", "deferred_message", "group_cursor", "message_log", "compaction_head"
 	};
 	AccessState saved;
 
+	for (int64 n = stream->idempotency_generation - 1; n <= stream->idempotency_generation; n++)
+	{
+		if (OidIsValid(stream_numbered_table_oid("idempotency_key", stream->stream_id, n)))
+			storage_drop_idempotency_table(stream, n);
+	}
 	access_become_extension(&saved);
 	for (int i = 0; i < lengthof(tables); i++)
 	{

@@ -17,8 +17,10 @@ typedef enum StorageFeature
 extern Oid	storage_create_stream(int64 stream_id, Oid owner);
 extern bool storage_is_complete(const Stream *stream);
 extern void storage_create_group_tables(const Stream *stream);
-extern bool storage_has_feature(int64 stream_id, StorageFeature feature);
-extern void storage_create_feature(int64 stream_id, Oid log_oid, StorageFeature feature);
+extern bool storage_has_feature(const Stream *stream, StorageFeature feature);
+extern void storage_create_feature(int64 stream_id, Oid log_oid, StorageFeature feature, int64 generation);
+extern void storage_create_idempotency_table(const Stream *stream, int64 generation);
+extern void storage_drop_idempotency_table(const Stream *stream, int64 generation);
 extern void storage_hand_to_owner(const char *kind, const char *name, Oid owner);
 extern void storage_give_to(Oid table, Oid owner);
 extern void storage_drop_stream(const Stream *stream);

@@ -110,6 +110,16 @@ stream_table_oid(const char *kind, int64 stream_id)
 	return get_relname_relid(name, stream_schema_oid());
 }
 
+/* The oid of one of several numbered tables of the stream, or InvalidOid. */
+Oid
+stream_numbered_table_oid(const char *kind, int64 stream_id, int64 number)
+{
+	char		name[NAMEDATALEN];
+
+	snprintf(name, sizeof(name), "%s_" INT64_FORMAT "_" INT64_FORMAT, kind, stream_id, number);
+	return get_relname_relid(name, stream_schema_oid());
+}
+
 /*
  * The relation of this name in the extension's schema that a snapshot shows
  * (NULL: the latest), or InvalidOid.  Not by a syscache: it can lag behind the
@@ -170,6 +180,8 @@ fill_settings(Stream *stream, const Datum *values, const bool *isnull)
 	}
 	stream->purged_through = DatumGetInt64(values[Anum_stream_purged_through]);
 	stream->maintenance_suspended = DatumGetBool(values[Anum_stream_maintenance_suspended]);
+	stream->idempotency_generation = DatumGetInt64(values[Anum_stream_idempotency_generation]);
+	stream->idempotency_phase = *TextDatumGetCString(values[Anum_stream_idempotency_phase]);
 }
 
 /* Fill a stream from its row in sqlstreams.stream. */
@@ -196,7 +208,11 @@ fill_from_row(Stream *stream, HeapTuple tuple, TupleDesc desc)
 	stream->key_lease_oid = stream_table_oid("message_key_lease", stream->stream_id);
 	stream->deferred_oid = stream_table_oid("deferred_message", stream->stream_id);
 	stream->delivery_log_oid = stream_table_oid("delivery_log", stream->stream_id);
-	stream->idempotency_oid = stream_table_oid("idempotency_key", stream->stream_id);
+	stream->idempotency_oid = stream_numbered_table_oid("idempotency_key", stream->stream_id,
+														stream->idempotency_generation);
+	if (stream->idempotency_phase != IDEMPOTENCY_ONE)
+		stream->idempotency_old_oid = stream_numbered_table_oid("idempotency_key", stream->stream_id,
+																stream->idempotency_generation - 1);
 	stream->compaction_key_oid = stream_table_oid("compaction_key", stream->stream_id);
 	stream->compaction_head_oid = stream_table_oid("compaction_head", stream->stream_id);
 }

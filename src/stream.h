@@ -25,6 +25,18 @@ typedef enum DeliveryLogMode
 } DeliveryLogMode;
 
 /*
+ * How producers use the tables of idempotency keys: each value is the first
+ * letter of its name.  See idempotency.c and idempotency_rotation.c.
+ */
+typedef enum IdempotencyPhase
+{
+	IDEMPOTENCY_ONE = 'o',		/* there is only one table */
+	IDEMPOTENCY_BOTH = 'b',		/* keys go into the old and into the new table */
+	IDEMPOTENCY_PROBE = 'p'		/* keys are looked up in the old table and go
+								 * into the new one */
+} IdempotencyPhase;
+
+/*
  * A copy of what the cache knows.  Callers keep it by value: a trigger that
  * runs inside a produce may refill the cache under its caller.
  */
@@ -55,8 +67,12 @@ typedef struct Stream
 	Oid			delivery_log_oid;	/* delivery_log_<id> */
 	Oid			key_lease_oid;	/* message_key_lease_<id> */
 	Oid			deferred_oid;	/* deferred_message_<id> */
-	Oid			idempotency_oid;	/* idempotency_key_<id>; invalid before the
-									 * first key */
+	int64		idempotency_generation; /* the number of the table of idempotency
+										 * keys that is filled now */
+	char		idempotency_phase;	/* an IdempotencyPhase */
+	Oid			idempotency_oid;	/* idempotency_key_<id>_<generation>; invalid
+									 * before the first key */
+	Oid			idempotency_old_oid;	/* the one before; invalid in phase one */
 	Oid			compaction_key_oid; /* compaction_key_<id>; invalid before the
 									 * first compacted message, as is the next */
 	Oid			compaction_head_oid;	/* compaction_head_<id> */
@@ -75,7 +91,13 @@ typedef struct Stream
 #define Anum_stream_message_defaults		10
 #define Anum_stream_purged_through			11
 #define Anum_stream_maintenance_suspended	12
-#define Natts_stream						12
+#define Anum_stream_idempotency_generation	13
+#define Anum_stream_idempotency_phase		14
+#define Anum_stream_idempotency_since		15
+#define Anum_stream_idempotency_announced_by	16
+#define Anum_stream_idempotency_waits_for	17
+#define Anum_stream_idempotency_waits_system	18
+#define Natts_stream						18
 
 extern void stream_init(void);
 extern void stream_lookup(const char *name, Stream *stream);
@@ -88,6 +110,7 @@ extern uint64 stream_cache_generation(void);
 extern Oid	stream_schema_oid(void);
 extern Oid	stream_config_table_oid(const char *table);
 extern Oid	stream_table_oid(const char *kind, int64 stream_id);
+extern Oid	stream_numbered_table_oid(const char *kind, int64 stream_id, int64 number);
 extern Oid	stream_find_relation(const char *name, Snapshot snapshot);
 extern void stream_check_name(const char *argument, const char *name, bool is_stream);
 extern const char *stream_clip_name(const char *name);

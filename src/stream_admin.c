@@ -2,8 +2,8 @@
  * stream_admin.c
  *		The SQL functions that make, change, rename and drop streams.
  *
- * Order of locks: the sequence (only to drop), the name or names in byte order
- * (config.c), then the tables.
+ * Order of locks: what producers lock (only to drop), the name or names in byte
+ * order (config.c), then the tables.
  */
 #include "postgres.h"
 
@@ -210,7 +210,8 @@ static void
 hand_over(const Stream *stream)
 {
 	Oid			tables[] = {
-		stream->sequence_oid, stream->idempotency_oid, stream->compaction_key_oid, stream->compaction_head_oid,
+		stream->sequence_oid, stream->idempotency_old_oid, stream->idempotency_oid, stream->compaction_key_oid,
+		stream->compaction_head_oid,
 		stream->lease_oid, stream->resolved_oid, stream->exception_oid, stream->delivery_log_oid,
 		stream->key_lease_oid, stream->deferred_oid, stream->cursor_oid
 	};
@@ -297,14 +298,27 @@ sqlstreams_rename_stream(PG_FUNCTION_ARGS)
 }
 
 /*
- * Lock the tables that producers use, in the order in which they lock them: so
- * producers end, or come after.
+ * Lock the tables of idempotency keys; false when the stream has changed, so
+ * that there may be others by now.  A new one is made only by who has the
+ * present one locked.
+ */
+static bool
+lock_idempotency_tables_to_drop(const Stream *stream)
+{
+	if (OidIsValid(stream->idempotency_old_oid))
+		LockRelationOid(stream->idempotency_old_oid, AccessExclusiveLock);
+	if (OidIsValid(stream->idempotency_oid))
+		LockRelationOid(stream->idempotency_oid, AccessExclusiveLock);
+	return stream_is_current(stream);
+}
+
+/*
+ * Lock the other tables that producers use, in the order in which they lock
+ * them: so producers end, or come after.
  */
 static void
 lock_tables_to_drop(const Stream *stream)
 {
-	if (OidIsValid(stream->idempotency_oid))
-		LockRelationOid(stream->idempotency_oid, AccessExclusiveLock);
 	if (OidIsValid(stream->compaction_key_oid))
 		LockRelationOid(stream->compaction_key_oid, AccessExclusiveLock);
 	if (OidIsValid(stream->fence_oid))
@@ -336,6 +350,8 @@ lock_stream_to_drop(const char *name, bool if_exists, Stream *stream)
 		/* the name may have come to stand for another stream meanwhile */
 		if (stream->stream_id == locked_id)
 			return true;
+		if (!lock_idempotency_tables_to_drop(stream))
+			continue;
 		lock_tables_to_drop(stream);
 		config_lock_name(name);
 		locked_id = stream->stream_id;

@@ -11,5 +11,7 @@
 
 extern FullTransactionId transaction_full_id(TransactionId xid);
 extern bool transaction_is_in_progress(FullTransactionId id);
+extern Datum transaction_ids_to_array(const FullTransactionId *ids, int count);
+extern int	transaction_ids_from_array(Datum array, FullTransactionId **ids);
 
 #endif							/* SQLSTREAMS_TRANSACTION_H */
