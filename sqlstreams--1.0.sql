@@ -139,7 +139,7 @@ CREATE FUNCTION sqlstreams.create_stream(
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_create_stream';
 COMMENT ON FUNCTION sqlstreams.create_stream(text, bigint, interval, interval, boolean, interval, interval, text, jsonb, boolean) IS
-'creates a stream that the current role owns and returns its id. partition_size: message ids per partition (>= 2, fixed for life). idempotency_key_ttl: how long an idempotency key protects. delivery_log: off, failures or all. message_defaults: what a message that does not say asks for. if_not_exists: an existing stream is left as it is. Errors: SS003 it exists, 22023 a bad value, 0A000 retention, partition_interval, allow_drop_past_committed or empty_compaction_head_ttl, which nothing applies yet, 42501 no right to create streams';
+'creates a stream that the current role owns and returns its id. partition_size: message ids per partition (>= 2, fixed for life). partition_interval: a new partition at least this often while messages come; NULL: a quarter of retention, or never. retention: how long messages are kept at least; NULL: for ever. allow_drop_past_committed: retention also drops what a group has not resolved. empty_compaction_head_ttl: how long a key is known after its newest version was dropped. idempotency_key_ttl: how long an idempotency key protects. delivery_log: off, failures or all. message_defaults: what a message that does not say asks for. if_not_exists: an existing stream is left as it is. Errors: SS003 it exists, 22023 a bad value, 42501 no right to create streams';
 REVOKE ALL ON FUNCTION sqlstreams.create_stream(text, bigint, interval, interval, boolean, interval, interval, text, jsonb, boolean) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION sqlstreams.create_stream(text, bigint, interval, interval, boolean, interval, interval, text, jsonb, boolean) TO @extowner@ WITH GRANT OPTION;
 
@@ -156,7 +156,7 @@ CREATE FUNCTION sqlstreams.alter_stream(
 ) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_alter_stream';
 COMMENT ON FUNCTION sqlstreams.alter_stream(text, interval, interval, boolean, interval, interval, text, jsonb, text[]) IS
-'changes settings of a stream; NULL leaves one as it is, reset names those to put back to their default. Errors: SS001 no such stream, 22023 a bad value, 0A000 as create_stream, 42501 not the owner';
+'changes settings of a stream; NULL leaves one as it is, reset names those to put back to their default (retention: for ever). Errors: SS001 no such stream, 22023 a bad value, 42501 not the owner';
 
 CREATE FUNCTION sqlstreams.rename_stream(stream text, new_name text) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_rename_stream';
@@ -172,6 +172,16 @@ CREATE FUNCTION sqlstreams.purge_stream(stream text) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_purge_stream';
 COMMENT ON FUNCTION sqlstreams.purge_stream(text) IS
 'drops every message up to the settled head without waiting and returns how many ids that were; claims on them are lost (SS004), exceptions go, what open producers commit later stays. Errors: SS001 no such stream, 42501 not the owner';
+
+CREATE FUNCTION sqlstreams.suspend_maintenance(stream text) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_suspend_maintenance';
+COMMENT ON FUNCTION sqlstreams.suspend_maintenance(text) IS
+'keeps maintenance away from a stream, also in a crash and after it, until resume_maintenance: no partition is made ahead or dropped, nothing expires. Waits for a step that is running. Producers, claims and purge_stream go on. Errors: SS001 no such stream, 42501 not the owner';
+
+CREATE FUNCTION sqlstreams.resume_maintenance(stream text) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_resume_maintenance';
+COMMENT ON FUNCTION sqlstreams.resume_maintenance(text) IS
+'ends suspend_maintenance; what is due is done then. Errors: SS001 no such stream, 42501 not the owner';
 
 --
 -- Consumer groups
@@ -564,7 +574,8 @@ CREATE VIEW sqlstreams.consumer_groups AS SELECT * FROM sqlstreams.list_consumer
 COMMENT ON VIEW sqlstreams.consumer_groups IS
 'the consumer groups of those streams and how far they are. claimed: every id up to it was handed out; committed: every id up to it is resolved or an exception; backlog: ids between claimed and settled_head, an upper bound on messages; leased: open messages of claims; ready, inflight, deferred, dead: exceptions, each counted up to 10000; oldest_unresolved_at: of the oldest message that is neither resolved nor dead; next_due_at: when the first ready exception is due; claim_held_by: the process whose open transaction makes other claims wait, 0 for a prepared transaction; held_back_by_*: the producers that the next hole waits for; superseded: messages that were not delivered because a newer version of their key had come';
 CREATE VIEW sqlstreams.partitions AS SELECT * FROM sqlstreams.list_partitions();
-COMMENT ON VIEW sqlstreams.partitions IS 'the partitions of those streams'' logs; to_id is the last id that fits';
+COMMENT ON VIEW sqlstreams.partitions IS
+'the partitions of those streams'' logs. to_id: the last id that fits; state: open, full (no id is left), sealed (nobody writes to it any more), expired (the retention is over), purged (its messages are gone, its table is not); sealed_at: no message in it is younger; held_by: what keeps a full, expired or purged one from getting on: an open producer, what a consumer group needs, who has it locked';
 CREATE VIEW sqlstreams.leases AS SELECT * FROM sqlstreams.list_leases();
 COMMENT ON VIEW sqlstreams.leases IS 'the open claims of those streams'' groups; unresolved: messages of which the holder has said nothing yet';
 CREATE VIEW sqlstreams.workers AS SELECT * FROM sqlstreams.list_workers();

@@ -88,46 +88,6 @@ default_value(const ConfigSetting *setting)
 	return OidInputFunctionCall(input_function, pstrdup(setting->default_text), io_param, -1);
 }
 
-/* Is a value, which is not NULL, the setting's default? */
-static bool
-is_default(const ConfigSetting *setting, Datum value)
-{
-	if (setting->default_text == NULL)
-		return false;
-	switch (setting->type)
-	{
-		case BOOLOID:
-			return DatumGetBool(value) == DatumGetBool(default_value(setting));
-		case INTERVALOID:
-			return duration_from_interval(DatumGetIntervalP(value)) ==
-				duration_from_interval(DatumGetIntervalP(default_value(setting)));
-		default:
-			return false;
-	}
-}
-
-/* Raise 0A000 for an argument whose value nothing applies yet. */
-void
-config_raise_unsupported(const char *argument)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("this value of argument \"%s\" is not supported yet", argument)));
-}
-
-/*
- * Raise 0A000 for a given setting that nothing applies yet, unless it is the
- * default.
- */
-void
-config_refuse_unsupported(const ConfigSetting *settings, int count, const ConfigValue *values)
-{
-	for (int i = 0; i < count; i++)
-		if (!settings[i].is_supported && values[i].is_given &&
-			!is_default(&settings[i], values[i].value))
-			config_raise_unsupported(settings[i].name);
-}
-
 /* Give a setting its default. */
 static void
 set_default(const ConfigSetting *setting, ConfigValue *value)

@@ -22,7 +22,6 @@ typedef struct ConfigSetting
 	int64		minimum;		/* of a bigint; of an interval in microseconds, 0
 								 * or 1 */
 	int64		maximum;		/* of a bigint */
-	bool		is_supported;	/* false: any value but the default is 0A000 */
 } ConfigSetting;
 
 /* What a call says of a setting. */
@@ -44,8 +43,6 @@ typedef struct ConfigGroup
 extern void config_get_values(FunctionCallInfo fcinfo, int first,
 							  const ConfigSetting *settings, int count, ConfigValue *values);
 extern void config_check_values(const ConfigSetting *settings, int count, const ConfigValue *values);
-extern void config_refuse_unsupported(const ConfigSetting *settings, int count, const ConfigValue *values);
-extern void config_raise_unsupported(const char *argument);
 extern void config_reset_values(ArrayType *names, const ConfigSetting *settings, int count, ConfigValue *values);
 extern void config_set_defaults(const ConfigSetting *settings, int count, ConfigValue *values);
 

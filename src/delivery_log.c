@@ -14,6 +14,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "delivery_log.h"
@@ -209,4 +210,29 @@ delivery_log_scan_end(DeliveryScan *scan)
 	state_scan_end(&scan->scan);
 	state_table_close(&scan->table);
 	MemoryContextDelete(scan->row_context);
+}
+
+/* Delete the rows of messages up to an id, as long as *rows_left. */
+void
+delivery_log_delete_through(const Stream *stream, int64 last, int64 *rows_left)
+{
+	StateTable	table;
+	StateScan	scan;
+	ScanKeyData key;
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	HeapTuple	tuple;
+
+	if (!state_table_open(&table, stream->delivery_log_oid, delivery_column_types, DELIVERY_COLUMNS))
+		stream_raise_table_missing(stream);
+	ScanKeyInit(&key, Anum_delivery_message_id, BTLessEqualStrategyNumber, F_INT8LE, Int64GetDatum(last));
+	state_scan_begin(&scan, &table, find_message_index(&table), snapshot, 1, &key);
+	while (*rows_left > 0 && (tuple = state_scan_next(&scan, ForwardScanDirection)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (state_table_delete(&table, &tuple->t_self, false) == TM_Ok)
+			(*rows_left)--;
+	}
+	state_scan_end(&scan);
+	state_table_close(&table);
+	UnregisterSnapshot(snapshot);
 }

@@ -75,6 +75,7 @@ extern void delivery_log_end(DeliveryLog *log);
 extern void delivery_log_scan_begin(DeliveryScan *scan, const Stream *stream, const int64 *message_id,
 									Snapshot snapshot);
 extern bool delivery_log_scan_next(DeliveryScan *scan, StoredDelivery *delivery);
+extern void delivery_log_delete_through(const Stream *stream, int64 last, int64 *rows_left);
 extern void delivery_log_scan_end(DeliveryScan *scan);
 
 #endif							/* SQLSTREAMS_DELIVERY_LOG_H */

@@ -478,6 +478,16 @@ exception_has_writers(StateTable *table, int64 group_id, int64 after_id, int64 t
 }
 
 /*
+ * The lowest message after an id and up to another of which that can be so; 0
+ * when none is being changed.
+ */
+int64
+exception_find_changing(StateTable *table, int64 group_id, int64 after_id, int64 to_id)
+{
+	return TransactionIdIsValid(find_writer(table, group_id, &after_id, to_id)) ? after_id + 1 : 0;
+}
+
+/*
  * Wait for the open transactions that have inserted or deleted exceptions of
  * messages after an id and up to another.
  */

@@ -82,6 +82,7 @@ extern void exception_summarize(StateTable *table, int64 group_id, ExceptionStat
 extern int64 exception_find_unresolved(StateTable *table, int64 group_id, int64 after_id, int64 to_id,
 									   Snapshot snapshot);
 extern bool exception_has_writers(StateTable *table, int64 group_id, int64 after_id, int64 to_id);
+extern int64 exception_find_changing(StateTable *table, int64 group_id, int64 after_id, int64 to_id);
 extern bool exception_collect_ids(StateTable *table, int64 group_id, ExceptionStatus status, int64 after_id,
 								  Snapshot snapshot, int64 *ids, int64 *count, int64 max_count);
 extern void exception_wait_for_writers(StateTable *table, int64 group_id, int64 after_id, int64 to_id);

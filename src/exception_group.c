@@ -256,22 +256,39 @@ exception_group_wait(const Stream *stream, int64 group_id, int64 after_id, int64
 	state_table_close(&table);
 }
 
+/* Which exceptions of messages are meant, by their status. */
+typedef enum StatusChoice
+{
+	STATUS_ANY,
+	STATUS_DEAD,
+	STATUS_NOT_DEAD
+} StatusChoice;
+
 /*
- * Delete a group's exceptions of messages after an id, up to another, those of
- * dead ones if delete_dead.  Says whether all could be.
+ * Delete a group's exceptions of messages after an id, up to another, with a
+ * status that is meant, as long as *rows_left.  Says whether all of them could be
+ * that are meant, and with STATUS_DEAD whether there was nothing else.
  */
 static bool
-delete_in_pass(Pass *pass, int64 after_id, int64 to_id, bool delete_dead, bool wait)
+delete_in_pass(Pass *pass, int64 after_id, int64 to_id, StatusChoice choice, bool wait, int64 *rows_left)
 {
 	ExceptionScan scan;
 	Exception	exception;
 	bool		is_complete = true;
 
 	exception_scan_ids_begin(&scan, &pass->table, pass->group_id, after_id, pass->snapshot);
-	while (exception_scan_next(&scan, &exception) && exception.message_id <= to_id)
+	while (*rows_left > 0 && exception_scan_next(&scan, &exception) && exception.message_id <= to_id)
 	{
-		if ((delete_dead || exception.status != EXCEPTION_DEAD) &&
-			!replace(pass, &exception, wait, NULL))
+		bool		is_dead = exception.status == EXCEPTION_DEAD;
+
+		if (choice == STATUS_ANY || is_dead == (choice == STATUS_DEAD))
+		{
+			if (replace(pass, &exception, wait, NULL))
+				(*rows_left)--;
+			else
+				is_complete = false;
+		}
+		else if (choice == STATUS_DEAD)
 			is_complete = false;
 	}
 	exception_scan_end(&scan);
@@ -287,6 +304,7 @@ void
 exception_group_delete(const Stream *stream, int64 group_id, int64 after_id, int64 to_id, bool delete_dead)
 {
 	bool		is_complete;
+	int64		rows_left = PG_INT64_MAX;
 
 	/* what could not be deleted was replaced, and is found by the next pass */
 	do
@@ -294,23 +312,28 @@ exception_group_delete(const Stream *stream, int64 group_id, int64 after_id, int
 		Pass		pass;
 
 		begin_pass(&pass, stream, group_id);
-		is_complete = delete_in_pass(&pass, after_id, to_id, delete_dead, true);
+		is_complete = delete_in_pass(&pass, after_id, to_id, delete_dead ? STATUS_ANY : STATUS_NOT_DEAD, true, &rows_left);
 		end_pass(&pass);
 	} while (!is_complete);
 }
 
 /*
  * Delete a group's exceptions of messages after an id, up to another, but for
- * those that an open transaction is changing.  Wake-ups have negative ids.
+ * those that an open transaction is changing, all or only the dead ones, as long
+ * as *rows_left.  Says whether none was met that stays.  Wake-ups have negative
+ * ids.
  */
-void
-exception_group_delete_free(const Stream *stream, int64 group_id, int64 after_id, int64 to_id)
+bool
+exception_group_delete_free(const Stream *stream, int64 group_id, int64 after_id, int64 to_id,
+							bool dead_only, int64 *rows_left)
 {
 	Pass		pass;
+	bool		is_complete;
 
 	begin_pass(&pass, stream, group_id);
-	(void) delete_in_pass(&pass, after_id, to_id, true, false);
+	is_complete = delete_in_pass(&pass, after_id, to_id, dead_only ? STATUS_DEAD : STATUS_ANY, false, rows_left);
 	end_pass(&pass);
+	return is_complete;
 }
 
 /*

@@ -22,7 +22,8 @@ extern bool exception_group_is_busy(const Stream *stream, int64 group_id, int64 
 extern void exception_group_wait(const Stream *stream, int64 group_id, int64 after_id, int64 to_id);
 extern void exception_group_delete(const Stream *stream, int64 group_id, int64 after_id, int64 to_id,
 								   bool delete_dead);
-extern void exception_group_delete_free(const Stream *stream, int64 group_id, int64 after_id, int64 to_id);
+extern bool exception_group_delete_free(const Stream *stream, int64 group_id, int64 after_id, int64 to_id,
+										bool dead_only, int64 *rows_left);
 extern void exception_group_unpark(const Stream *stream, int64 group_id);
 
 #endif							/* SQLSTREAMS_EXCEPTION_GROUP_H */

@@ -59,20 +59,20 @@ enum
 };
 
 static const ConfigSetting settings[SETTING_COUNT] = {
-	{"bindings", TEXTARRAYOID, NULL, 0, 0, true},
-	{"schema_version", INT8OID, NULL, 1, PG_INT32_MAX, true},
-	{"concurrency", TEXTOID, NULL, 0, 0, true},
-	{"concurrency_override", TEXTOID, NULL, 0, 0, true},
-	{"timeout", INTERVALOID, "30 seconds", 1, 0, true},
-	{"max_retries", INT8OID, "3", 0, MAX_COUNT, true},
-	{"max_delays", INT8OID, "0", 0, MAX_COUNT, true},
-	{"base_delay", INTERVALOID, "1 second", 1, 0, true},
-	{"max_delay", INTERVALOID, "5 minutes", 1, 0, true},
-	{"exponent", INT8OID, "2", 1, MAX_COUNT, true},
-	{"initial_backoff", INTERVALOID, "5 seconds", 0, 0, true},
-	{"message_min", JSONBOID, NULL, 0, 0, true},
-	{"message_max", JSONBOID, NULL, 0, 0, true},
-	{"max_reclaims", INT8OID, "3", 0, MAX_COUNT, true}
+	{"bindings", TEXTARRAYOID, NULL, 0, 0},
+	{"schema_version", INT8OID, NULL, 1, PG_INT32_MAX},
+	{"concurrency", TEXTOID, NULL, 0, 0},
+	{"concurrency_override", TEXTOID, NULL, 0, 0},
+	{"timeout", INTERVALOID, "30 seconds", 1, 0},
+	{"max_retries", INT8OID, "3", 0, MAX_COUNT},
+	{"max_delays", INT8OID, "0", 0, MAX_COUNT},
+	{"base_delay", INTERVALOID, "1 second", 1, 0},
+	{"max_delay", INTERVALOID, "5 minutes", 1, 0},
+	{"exponent", INT8OID, "2", 1, MAX_COUNT},
+	{"initial_backoff", INTERVALOID, "5 seconds", 0, 0},
+	{"message_min", JSONBOID, NULL, 0, 0},
+	{"message_max", JSONBOID, NULL, 0, 0},
+	{"max_reclaims", INT8OID, "3", 0, MAX_COUNT}
 };
 
 PG_FUNCTION_INFO_V1(sqlstreams_create_group);
@@ -407,6 +407,7 @@ drop_group(const char *stream_name, const char *name, bool if_exists)
 	ConsumerGroup group;
 	Oid			types[] = {INT8OID};
 	Datum		values[1];
+	int64		rows_left = PG_INT64_MAX;
 
 	if (if_exists && is_missing(stream_name, name))
 		return false;
@@ -419,7 +420,7 @@ drop_group(const char *stream_name, const char *name, bool if_exists)
 	PushActiveSnapshot(GetLatestSnapshot());
 	delete_leases(&stream, group.group_id);
 	PopActiveSnapshot();
-	exception_group_delete_free(&stream, group.group_id, PG_INT64_MIN, PG_INT64_MAX);
+	(void) exception_group_delete_free(&stream, group.group_id, PG_INT64_MIN, PG_INT64_MAX, false, &rows_left);
 	delete_keys(&stream, group.group_id);
 	cursor_delete(&stream, group.group_id);
 

@@ -1,7 +1,7 @@
 /*
  * inspect.c
- *		The functions behind the views "streams" and "partitions", and what all
- *		functions behind views have in common.
+ *		The function behind the view "streams", and what all functions behind
+ *		views have in common.
  *
  * A view shows what is there now, whatever the isolation level is: everything
  * is read with one snapshot that is taken when the function starts.  It shows
@@ -18,7 +18,6 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
@@ -36,7 +35,6 @@
 #include "settled_head.h"
 
 PG_FUNCTION_INFO_V1(sqlstreams_list_streams);
-PG_FUNCTION_INFO_V1(sqlstreams_list_partitions);
 
 /* Columns of the query behind list_streams. */
 enum
@@ -70,21 +68,6 @@ enum
 	STREAM_MESSAGE_DEFAULTS,
 	STREAM_MAINTENANCE_SUSPENDED,
 	STREAM_COLUMNS
-};
-
-/* Columns of list_partitions, from 0. */
-enum
-{
-	PARTITION_STREAM,
-	PARTITION_NAME,
-	PARTITION_FROM_ID,
-	PARTITION_TO_ID,
-	PARTITION_BYTES,
-	PARTITION_CREATED_AT,
-	PARTITION_SEALED_AT,
-	PARTITION_STATE,
-	PARTITION_HELD_BY,
-	PARTITION_COLUMNS
 };
 
 /*
@@ -207,8 +190,8 @@ find_newest_created_at(const Stream *stream, int64 last, TimestampTz *created_at
 }
 
 /* The bytes of a table with its indexes and TOAST; 0 when it does not exist. */
-static int64
-table_bytes(Oid oid)
+int64
+inspect_table_bytes(Oid oid)
 {
 	LOCAL_FCINFO(fcinfo, 1);
 	Datum		result;
@@ -230,7 +213,7 @@ fill_log_columns(const Stream *stream, int64 last, Datum *values, bool *nulls)
 	TimestampTz created_at;
 
 	for (int i = 0; i < count; i++)
-		bytes += table_bytes(partitions[i].oid);
+		bytes += inspect_table_bytes(partitions[i].oid);
 	values[STREAM_PARTITIONS] = Int64GetDatum(count);
 	values[STREAM_BYTES] = Int64GetDatum(bytes);
 
@@ -305,114 +288,6 @@ sqlstreams_list_streams(PG_FUNCTION_ARGS)
 		if (!inspect_enter_stream(SPI_getvalue(rows->vals[i], rows->tupdesc, CONFIG_NAME), &stream))
 			continue;
 		put_stream(result, &stream, rows->vals[i], rows->tupdesc);
-		inspect_leave_stream(&stream);
-	}
-	inspect_end();
-	return (Datum) 0;
-}
-
-/*
- * Who has a partition locked, in words, or NULL for nobody.  That is why one
- * whose messages are gone is still there.
- */
-static char *
-describe_holders(Oid partition_oid)
-{
-	Oid			types[] = {OIDOID, OIDOID, INT4OID};
-	Datum		values[] = {ObjectIdGetDatum(partition_oid), ObjectIdGetDatum(MyDatabaseId),
-	Int32GetDatum(MyProcPid)};
-	uint64		count;
-	StringInfoData holders;
-	SPITupleTable *rows = inspect_query("SELECT DISTINCT pid FROM pg_catalog.pg_locks"
-										" WHERE relation OPERATOR(pg_catalog.=) $1"
-										" AND database OPERATOR(pg_catalog.=) $2"
-										" AND granted"
-										" AND (pid IS NULL OR pid OPERATOR(pg_catalog.<>) $3)"
-										" ORDER BY pid",
-										lengthof(types), types, values, &count);
-
-	if (count == 0)
-		return NULL;
-	initStringInfo(&holders);
-	for (uint64 i = 0; i < count; i++)
-	{
-		char	   *pid = SPI_getvalue(rows->vals[i], rows->tupdesc, 1);
-
-		if (i > 0)
-			appendStringInfoString(&holders, ", ");
-		if (pid != NULL)
-			appendStringInfo(&holders, "process %s", pid);
-		else
-			appendStringInfoString(&holders, "a prepared transaction");
-	}
-	return holders.data;
-}
-
-/*
- * Add a partition's row to the result.  A partition is open while ids are still
- * to be drawn from it, then full, and purged once all its messages are dropped
- * and only the table is left.
- */
-static void
-put_partition(ReturnSetInfo *result, const Stream *stream, const StreamPartition *partition, int64 last)
-{
-	Datum		values[PARTITION_COLUMNS] = {0};
-	bool		nulls[PARTITION_COLUMNS] = {0};
-	int64		to_id = partition_last_id(stream, partition->number);
-	char	   *name = get_rel_name(partition->oid);
-	NameData	name_data;
-	char	   *held_by = NULL;
-
-	if (name == NULL)
-		return;
-	namestrcpy(&name_data, name);
-	if (to_id <= stream->purged_through)
-		held_by = describe_holders(partition->oid);
-
-	values[PARTITION_STREAM] = CStringGetTextDatum(stream->name);
-	values[PARTITION_NAME] = NameGetDatum(&name_data);
-	values[PARTITION_FROM_ID] = Int64GetDatum(partition_first_id(stream, partition->number));
-	values[PARTITION_TO_ID] = Int64GetDatum(to_id);
-	values[PARTITION_BYTES] = Int64GetDatum(table_bytes(partition->oid));
-	values[PARTITION_STATE] = CStringGetTextDatum(to_id <= stream->purged_through ? "purged" :
-												  to_id <= last ? "full" : "open");
-	if (held_by != NULL)
-		values[PARTITION_HELD_BY] = CStringGetTextDatum(held_by);
-
-	/* nothing records these two: partitions are sealed for retention only */
-	nulls[PARTITION_CREATED_AT] = true;
-	nulls[PARTITION_SEALED_AT] = true;
-	nulls[PARTITION_HELD_BY] = held_by == NULL;
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-}
-
-/*
- * list_partitions() returns setof record: what view "partitions" shows
- */
-Datum
-sqlstreams_list_partitions(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = inspect_begin(fcinfo);
-	uint64		count;
-	SPITupleTable *rows = inspect_query("SELECT stream_name FROM sqlstreams.stream ORDER BY stream_name",
-										0, NULL, NULL, &count);
-
-	for (uint64 i = 0; i < count; i++)
-	{
-		Stream		stream;
-		int64		last;
-		StreamPartition *partitions;
-		int			partition_count;
-
-		CHECK_FOR_INTERRUPTS();
-		if (!inspect_enter_stream(SPI_getvalue(rows->vals[i], rows->tupdesc, 1), &stream))
-			continue;
-		partition_count = partition_list(&stream, &partitions);
-		if (id_sequence_last(stream.sequence_oid, &last))
-		{
-			for (int j = 0; j < partition_count; j++)
-				put_partition(result, &stream, &partitions[j], last);
-		}
 		inspect_leave_stream(&stream);
 	}
 	inspect_end();

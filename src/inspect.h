@@ -16,6 +16,7 @@ extern SPITupleTable *inspect_query(const char *sql, int argument_count, Oid *ty
 									Datum *values, uint64 *count);
 extern bool inspect_enter_stream(const char *name, Stream *stream);
 extern void inspect_leave_stream(const Stream *stream);
+extern int64 inspect_table_bytes(Oid oid);
 extern bool inspect_read_heads(const Stream *stream, int64 *last, int64 *settled);
 
 #endif							/* SQLSTREAMS_INSPECT_H */

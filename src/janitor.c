@@ -35,6 +35,7 @@
 #include "janitor.h"
 #include "partition_ahead.h"
 #include "partition_seal.h"
+#include "retention.h"
 #include "storage.h"
 
 /* How long a statement of a duty may wait for a lock. */
@@ -63,6 +64,7 @@ typedef struct Duty
 static const Duty duties[] = {
 	{"making partitions", partition_ahead_step},
 	{"sealing partitions", partition_seal_step},
+	{"dropping messages", retention_step},
 	{"rotating idempotency keys", idempotency_rotation_step}
 };
 

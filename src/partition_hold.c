@@ -100,7 +100,10 @@ add_claims(const Stream *stream, const ConfigGroup *group, LeaseTables *tables, 
 	}
 }
 
-/* Add the messages to which a group has to come back. */
+/*
+ * Add the messages to which a group has to come back, or may have to: somebody is
+ * redriving them.
+ */
 static void
 add_exceptions(const Stream *stream, const ConfigGroup *group, StateTable *table, int64 to_id,
 			   Snapshot snapshot, GroupHold *hold)
@@ -111,6 +114,11 @@ add_exceptions(const Stream *stream, const ConfigGroup *group, StateTable *table
 	if (lowest != 0 && needs_lower(hold, lowest))
 		hold->reason = psprintf("consumer group \"%s\": the exception of message %lld is not resolved", group->name,
 								(long long) lowest);
+	if (lowest != 0 || hold->from_id <= to_id)
+		return;
+	lowest = exception_find_changing(table, group->group_id, stream->purged_through, to_id);
+	if (lowest != 0 && needs_lower(hold, lowest))
+		hold->reason = psprintf("consumer group \"%s\": an open transaction changes exceptions", group->name);
 }
 
 /* Add what a group needs. */

@@ -21,6 +21,7 @@
 #include "config.h"
 #include "errors.h"
 #include "fence.h"
+#include "log_partition.h"
 #include "options.h"
 #include "partition.h"
 #include "storage.h"
@@ -46,19 +47,21 @@ enum
 };
 
 static const ConfigSetting settings[SETTING_COUNT] = {
-	{"partition_interval", INTERVALOID, NULL, 1, 0, false},
-	{"retention", INTERVALOID, NULL, 1, 0, false},
-	{"allow_drop_past_committed", BOOLOID, "false", 0, 0, false},
-	{"idempotency_key_ttl", INTERVALOID, "24 hours", 1, 0, true},
-	{"empty_compaction_head_ttl", INTERVALOID, "1 hour", 1, 0, false},
-	{"delivery_log", TEXTOID, "failures", 0, 0, true},
-	{"message_defaults", JSONBOID, NULL, 0, 0, true}
+	{"partition_interval", INTERVALOID, NULL, 1, 0},
+	{"retention", INTERVALOID, NULL, 1, 0},
+	{"allow_drop_past_committed", BOOLOID, "false", 0, 0},
+	{"idempotency_key_ttl", INTERVALOID, "24 hours", 1, 0},
+	{"empty_compaction_head_ttl", INTERVALOID, "1 hour", 1, 0},
+	{"delivery_log", TEXTOID, "failures", 0, 0},
+	{"message_defaults", JSONBOID, NULL, 0, 0}
 };
 
 PG_FUNCTION_INFO_V1(sqlstreams_create_stream);
 PG_FUNCTION_INFO_V1(sqlstreams_alter_stream);
 PG_FUNCTION_INFO_V1(sqlstreams_rename_stream);
 PG_FUNCTION_INFO_V1(sqlstreams_drop_stream);
+PG_FUNCTION_INFO_V1(sqlstreams_suspend_maintenance);
+PG_FUNCTION_INFO_V1(sqlstreams_resume_maintenance);
 
 /* Raise 22023 unless it is one of the delivery logs. */
 static void
@@ -68,10 +71,7 @@ check_delivery_log(const char *value)
 		argument_raise_invalid("delivery_log", _("It must be \"off\", \"failures\" or \"all\"."));
 }
 
-/*
- * Check the given settings: 22023 for any that is no good, then 0A000 for any
- * that nothing applies yet.
- */
+/* Raise 22023 for a given setting that is no good. */
 static void
 check_settings(const ConfigValue *values)
 {
@@ -80,7 +80,6 @@ check_settings(const ConfigValue *values)
 		check_delivery_log(TextDatumGetCString(values[SETTING_DELIVERY_LOG].value));
 	if (values[SETTING_MESSAGE_DEFAULTS].is_given)
 		options_check_message_defaults(DatumGetJsonbP(values[SETTING_MESSAGE_DEFAULTS].value));
-	config_refuse_unsupported(settings, SETTING_COUNT, values);
 }
 
 /* The id of the stream of this name, or 0.  The caller has locked the name. */
@@ -384,6 +383,7 @@ drop_stream(const char *name, bool if_exists)
 	(void) config_execute("DELETE FROM sqlstreams.stream"
 						  " WHERE stream_id OPERATOR(pg_catalog.=) $1",
 						  lengthof(types), types, values, NULL, NULL);
+	log_partition_delete_of_stream(stream.stream_id);
 	stream_invalidate_all();
 	return true;
 }
@@ -400,4 +400,47 @@ sqlstreams_drop_stream(PG_FUNCTION_ARGS)
 	PreventCommandIfReadOnly("sqlstreams.drop_stream()");
 	name = argument_get_name(fcinfo, 0, "stream");
 	PG_RETURN_BOOL(drop_stream(name, if_exists));
+}
+
+/*
+ * Say whether a stream is maintained.  A step of maintenance has the name locked
+ * until its transaction ends: none runs when this returns.  Raises SS001 and
+ * 42501.
+ */
+static void
+set_suspended(FunctionCallInfo fcinfo, bool is_suspended)
+{
+	Stream		stream;
+	Oid			types[] = {BOOLOID, INT8OID};
+	Datum		values[2];
+
+	config_lock_stream(argument_get_name(fcinfo, 0, "stream"), &stream);
+	values[0] = BoolGetDatum(is_suspended);
+	values[1] = Int64GetDatum(stream.stream_id);
+	(void) config_execute("UPDATE sqlstreams.stream SET maintenance_suspended = $1"
+						  " WHERE stream_id OPERATOR(pg_catalog.=) $2",
+						  lengthof(types), types, values, NULL, NULL);
+	stream_invalidate_all();
+}
+
+/*
+ * suspend_maintenance(stream) returns void
+ */
+Datum
+sqlstreams_suspend_maintenance(PG_FUNCTION_ARGS)
+{
+	PreventCommandIfReadOnly("sqlstreams.suspend_maintenance()");
+	set_suspended(fcinfo, true);
+	PG_RETURN_VOID();
+}
+
+/*
+ * resume_maintenance(stream) returns void
+ */
+Datum
+sqlstreams_resume_maintenance(PG_FUNCTION_ARGS)
+{
+	PreventCommandIfReadOnly("sqlstreams.resume_maintenance()");
+	set_suspended(fcinfo, false);
+	PG_RETURN_VOID();
 }
