@@ -595,3 +595,6 @@ CREATE FUNCTION sqlstreams.start_worker() RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_start_worker';
 COMMENT ON FUNCTION sqlstreams.start_worker() IS
 'starts the background worker of this database: true when it started one, false when one was running. Needed by nobody who produces or claims, which start it as well. Errors: SS007 it could not be started (the hint says which setting), 25006 a standby';
+
+-- the first use: a worker is started once this is committed
+SELECT FROM sqlstreams.workers;

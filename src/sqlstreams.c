@@ -13,6 +13,7 @@
 #include "settings.h"
 #include "stream.h"
 #include "worker_registry.h"
+#include "worker_start.h"
 
 #ifdef PG_MODULE_MAGIC_EXT
 PG_MODULE_MAGIC_EXT(.name = "sqlstreams", .version = "1.0");
@@ -43,4 +44,5 @@ _PG_init(void)
 	relaxed_commit_init();
 	worker_registry_init();
 	launcher_init();
+	worker_start_init();
 }

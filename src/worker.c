@@ -92,10 +92,10 @@ worker_register(Oid database, bool is_successor, BackgroundWorkerHandle **handle
 static void
 end_callback(int code, Datum arg)
 {
-	worker_registry_leave(state_after);
+	bool		is_wanted = worker_registry_leave(state_after);
 
 	/* the server starts no worker while it shuts down, so this does no harm then */
-	if (code != 0 && is_connected && !worker_registry_is_preloaded())
+	if (((code != 0 && is_connected) || is_wanted) && !worker_registry_is_preloaded())
 		(void) worker_register(DatumGetObjectId(arg), true, NULL);
 }
 

@@ -306,11 +306,11 @@ worker_registry_request(int64 stream_id)
 }
 
 /*
- * Tell the launcher that a database needs a worker; false when there is no
- * launcher.
+ * A database needs a worker, also if the one that runs is about to leave because
+ * it did not find the extension.  Tells the launcher; false when there is none.
  */
 bool
-worker_registry_wake_launcher(Oid database)
+worker_registry_want(Oid database)
 {
 	WorkerEntry *entry;
 	bool		has_launcher;
@@ -318,7 +318,7 @@ worker_registry_wake_launcher(Oid database)
 	LWLockAcquire(&registry->lock, LW_EXCLUSIVE);
 	has_launcher = registry->launcher_latch != NULL;
 	entry = find_or_add(database);
-	if (entry != NULL && entry->pid == 0)
+	if (entry != NULL)
 		entry->is_wanted = true;
 	if (entry != NULL && entry->state == WORKER_ABSENT)
 		set_state(entry, WORKER_WAITING);
@@ -415,17 +415,24 @@ worker_registry_enter(Oid database)
 	return is_mine;
 }
 
-/* End being the worker, whatever ends it; the entry goes on in a state. */
-void
+/*
+ * End being the worker, whatever ends it; the entry goes on in a state.  Returns
+ * whether the extension was missing and somebody has asked for it since.
+ */
+bool
 worker_registry_leave(WorkerState state)
 {
+	bool		is_wanted;
+
 	LWLockAcquire(&registry->lock, LW_EXCLUSIVE);
+	is_wanted = state == WORKER_ABSENT && my_entry->is_wanted;
 	my_entry->pid = 0;
 	my_entry->latch = NULL;
-	set_state(my_entry, state);
+	set_state(my_entry, is_wanted ? WORKER_WAITING : state);
 	if (registry->launcher_latch != NULL)
 		SetLatch(registry->launcher_latch);
 	LWLockRelease(&registry->lock);
+	return is_wanted;
 }
 
 /* Does somebody else need this worker's slot? */

@@ -31,7 +31,7 @@ typedef struct WorkerEntry
 	pid_t		pid;			/* of the worker; 0: none */
 	Latch	   *latch;			/* of the worker; NULL: none */
 	bool		should_leave;	/* others need its slot */
-	bool		is_wanted;		/* somebody asked for the worker while none ran */
+	bool		is_wanted;		/* somebody asked for the worker since it started */
 	TimestampTz state_since;
 	TimestampTz started_at;		/* these seven: of the worker that runs, or ran
 								 * last; 0 and empty: none */
@@ -62,14 +62,14 @@ extern bool worker_registry_is_there(void);
 extern bool worker_registry_is_running(Oid database);
 extern bool worker_registry_has_taken_turn(Oid database);
 extern void worker_registry_request(int64 stream_id);
-extern bool worker_registry_wake_launcher(Oid database);
+extern bool worker_registry_want(Oid database);
 extern bool worker_registry_begin_start(Oid database);
 extern void worker_registry_end_start(Oid database);
 extern WorkerEntry *worker_registry_copy(int *count);
 
 /* for the worker of a database */
 extern bool worker_registry_enter(Oid database);
-extern void worker_registry_leave(WorkerState state);
+extern bool worker_registry_leave(WorkerState state);
 extern bool worker_registry_should_leave(void);
 extern void worker_registry_take_requests(WorkerRequests *requests);
 extern void worker_registry_report_state(WorkerState state);

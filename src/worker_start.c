@@ -2,12 +2,14 @@
  * worker_start.c
  *		Starting the worker of this database from a session that needs it.
  *
- * Whoever produces or claims sees to it that a worker runs.  Where there is a
- * launcher it is told, for it may not know that the extension is here;
- * otherwise the session starts the worker itself and goes on at once.
+ * Whoever creates the extension, produces or claims sees to it that a worker
+ * runs.  Where there is a launcher it is told, for it may not know that the
+ * extension is here; otherwise the session starts the worker itself and goes on
+ * at once.
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
@@ -28,6 +30,9 @@
 /* start_worker() looks so often whether the worker has got to its database. */
 #define POLL_MS 10
 
+/* Is a worker to be looked for once more when the transaction commits? */
+static bool start_at_commit = false;
+
 PG_FUNCTION_INFO_V1(sqlstreams_start_worker);
 
 /* Is there to be a worker in this database? */
@@ -35,6 +40,49 @@ static bool
 is_wanted(void)
 {
 	return sqlstreams_worker && !RecoveryInProgress() && settings_include_database(get_database_name(MyDatabaseId));
+}
+
+/*
+ * Have a worker started, by the launcher if there is one.  Raises nothing, so
+ * that it can be called when a transaction has committed.
+ */
+static void
+try_to_start(void)
+{
+	if (worker_registry_want(MyDatabaseId) || !worker_registry_begin_start(MyDatabaseId))
+		return;
+	if (!worker_register(MyDatabaseId, false, NULL))
+		worker_registry_end_start(MyDatabaseId);
+}
+
+/*
+ * A transaction ends.  When it has just created the extension, a worker that was
+ * started before did not see that.
+ */
+static void
+transaction_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+			if (start_at_commit)
+				try_to_start();
+			start_at_commit = false;
+			break;
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+			start_at_commit = false;
+			break;
+		default:
+			break;
+	}
+}
+
+/* Called once, when the library is loaded. */
+void
+worker_start_init(void)
+{
+	RegisterXactCallback(transaction_callback, NULL);
 }
 
 /*
@@ -50,13 +98,11 @@ worker_start_if_needed(void)
 	if (!worker_registry_is_there() || worker_registry_is_running(MyDatabaseId))
 		return;
 	now = GetCurrentTimestamp();
-	if (now - last_try < RETRY_US)
+	if (now - last_try < RETRY_US || !is_wanted())
 		return;
 	last_try = now;
-	if (!is_wanted() || worker_registry_wake_launcher(MyDatabaseId) || !worker_registry_begin_start(MyDatabaseId))
-		return;
-	if (!worker_register(MyDatabaseId, false, NULL))
-		worker_registry_end_start(MyDatabaseId);
+	start_at_commit = true;
+	try_to_start();
 }
 
 /* Raise SS007 when settings keep a worker out of this database. */

@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 
+extern void worker_start_init(void);
 extern void worker_start_if_needed(void);
 
 #endif							/* SQLSTREAMS_WORKER_START_H */
