@@ -248,13 +248,15 @@ forget_stream(Janitor *janitor, JanitorStream *entry)
 void
 janitor_refresh(Janitor *janitor)
 {
-	Relation	rel = table_open(stream_config_table_oid("stream"), AccessShareLock);
+	Relation	rel;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 	HASH_SEQ_STATUS status;
 	JanitorStream *entry;
 
-	/* the lock has taken in what others changed */
+	/* the lock takes in what others changed */
+	stream_watch_configuration();
+	rel = table_open(stream_config_table_oid("stream"), AccessShareLock);
 	if (janitor->refresh > 0 && janitor->generation == stream_cache_generation())
 	{
 		table_close(rel, AccessShareLock);

@@ -91,6 +91,22 @@ stream_config_table_oid(const char *table)
 }
 
 /*
+ * See to it that changes of the configuration from now on raise the generation.
+ * The tables are others when the extension was dropped and created again.
+ */
+void
+stream_watch_configuration(void)
+{
+	Oid			stream_oid = stream_config_table_oid("stream");
+	Oid			group_oid = stream_config_table_oid("consumer_group");
+
+	if (stream_oid != config_table_oids[0] || group_oid != config_table_oids[1])
+		cache_generation++;
+	config_table_oids[0] = stream_oid;
+	config_table_oids[1] = group_oid;
+}
+
+/*
  * Tell all backends, once this transaction commits, that streams or groups
  * have changed.  This backend knows at its next command.
  */
@@ -228,8 +244,7 @@ load(const char *name, Stream *stream)
 	bool		found;
 	uint64		generation;
 
-	config_table_oids[0] = stream_config_table_oid("stream");
-	config_table_oids[1] = stream_config_table_oid("consumer_group");
+	stream_watch_configuration();
 
 	/* the lock takes in what has changed, so the count comes after it */
 	rel = table_open(config_table_oids[0], AccessShareLock);
