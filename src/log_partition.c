@@ -179,7 +179,11 @@ log_partition_replace(int64 stream_id, LogPartition *row)
 
 	fill_row(stream_id, row, values, isnull);
 	open_table(&table);
-	(void) state_table_delete(&table, &row->tid, true);
+	if (state_table_delete(&table, &row->tid, true) != TM_Ok)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a row of table \"log_partition\" was changed by hand"),
+				 errhint("Retry, and leave this table to sqlstreams.")));
 	row->tid = state_table_insert(&table, values, isnull);
 	state_table_close(&table);
 	CommandCounterIncrement();
