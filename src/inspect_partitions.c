@@ -67,9 +67,12 @@ describe_lockers(const Stream *stream, Oid partition_oid)
 	uint64		count;
 	StringInfoData lockers;
 	SPITupleTable *rows = inspect_query("SELECT DISTINCT l.pid, p.gid FROM pg_catalog.pg_locks l"
-										" LEFT JOIN pg_catalog.pg_prepared_xacts p ON l.pid IS NULL"
-										" AND l.virtualtransaction OPERATOR(pg_catalog.=)"
-										" pg_catalog.concat('-1/', p.transaction)"
+										" LEFT JOIN pg_catalog.pg_locks x"
+										" ON l.pid IS NULL AND x.pid IS NULL"
+										" AND x.virtualtransaction OPERATOR(pg_catalog.=) l.virtualtransaction"
+										" AND x.locktype OPERATOR(pg_catalog.=) 'transactionid'"
+										" LEFT JOIN pg_catalog.pg_prepared_xacts p"
+										" ON p.transaction OPERATOR(pg_catalog.=) x.transactionid"
 										" WHERE (l.relation OPERATOR(pg_catalog.=) $1"
 										" OR l.relation OPERATOR(pg_catalog.=) $2)"
 										" AND l.database OPERATOR(pg_catalog.=) $3"
