@@ -23,12 +23,12 @@ SELECT is((SELECT relkind::text || ' ' || pg_get_partkeydef(oid) FROM pg_class W
 SELECT has_sequence('sqlstreams', 'message_id_' || :orders, 'the sequence is named by the id');
 SELECT hasnt_table('sqlstreams', 'group_cursor_' || :orders, 'no group state before the first group');
 SELECT hasnt_table('sqlstreams', 'claim_lease_' || :orders, 'no leases before the first group');
-SELECT hasnt_table('sqlstreams', 'idempotency_key_' || :orders, 'no key table before the first key');
+SELECT hasnt_table('sqlstreams', 'idempotency_key_' || :orders || '_1', 'no key table before the first key');
 SELECT lives_ok($$ SELECT sqlstreams.create_group('orders', 'g') $$, 'first group');
 SELECT has_table('sqlstreams', 'group_cursor_' || :orders, 'the first group brings its cursor');
 SELECT has_table('sqlstreams', 'claim_lease_' || :orders, 'the first group brings its leases');
 SELECT lives_ok($$ SELECT sqlstreams.produce('orders', '1', idempotency_key => 'k') $$, 'first key');
-SELECT has_table('sqlstreams', 'idempotency_key_' || :orders, 'the first key brings the key table');
+SELECT has_table('sqlstreams', 'idempotency_key_' || :orders || '_1', 'the first key brings the key table');
 SELECT is((SELECT count(*) FROM pg_class c WHERE c.relnamespace = 'sqlstreams'::regnamespace AND c.relkind IN ('r', 'p')
               AND c.relname ~ ('^[a-z_]+_' || :orders || '(_|$)') AND NOT EXISTS (
                 SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)), 0::bigint, 'every table of a stream has a primary key');
