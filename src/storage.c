@@ -325,7 +325,7 @@ has_primary_key(Oid table)
 	HeapTuple	tuple;
 	bool		found = false;
 
-	if (!OidIsValid(table))
+	if (!OidIsValid(access_relation_owner(table)))
 		return true;
 	rel = table_open(IndexRelationId, AccessShareLock);
 	ScanKeyInit(&key, Anum_pg_index_indrelid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(table));
