@@ -57,11 +57,11 @@ warn(const ErrorData *error)
 			 error->hint ? errhint("%s", error->hint) : 0));
 }
 
-/* Do a step, whatever comes of it. */
+/* Do a step, whatever comes of it.  The context is reset. */
 static void
-attempt_step(Janitor *janitor)
+attempt_step(Janitor *janitor, MemoryContext context)
 {
-	MemoryContext context = CurrentMemoryContext;
+	MemoryContext old = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 
 	BeginInternalSubTransaction(NULL);
@@ -87,7 +87,8 @@ attempt_step(Janitor *janitor)
 		warn(error);
 	}
 	PG_END_TRY();
-	MemoryContextSwitchTo(context);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(context);
 	CurrentResourceOwner = owner;
 }
 
@@ -95,6 +96,7 @@ attempt_step(Janitor *janitor)
 static void
 do_pass(Janitor *janitor, bool commits)
 {
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "sqlstreams maintain step", ALLOCSET_DEFAULT_SIZES);
 	TimestampTz now = GetCurrentTimestamp();
 
 	for (;;)
@@ -102,7 +104,7 @@ do_pass(Janitor *janitor, bool commits)
 		janitor_refresh(janitor);
 		if (!janitor_pick(janitor, now))
 			break;
-		attempt_step(janitor);
+		attempt_step(janitor, context);
 		if (commits)
 			SPI_commit();
 		CHECK_FOR_INTERRUPTS();

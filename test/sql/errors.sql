@@ -39,7 +39,6 @@ SELECT * FROM tap.show($$ SELECT sqlstreams.produce('orders', '1', repeat('k', 1
 SELECT * FROM tap.show($$ SELECT sqlstreams.produce_batch('orders', '{1,2}', message_keys => '{a}') $$);
 SELECT * FROM tap.show($$ SELECT sqlstreams.produce_batch('orders', '{{1,2}}') $$);
 SELECT * FROM tap.show($$ SELECT sqlstreams.produce_batch('orders', array_fill('1'::jsonb, ARRAY[100001])) $$);
-SELECT * FROM tap.show($$ SELECT sqlstreams.create_stream('x', retention => '1 day') $$);
 SELECT * FROM tap.show($$ SELECT sqlstreams.alter_stream('orders', reset => '{nope}') $$);
 SELECT * FROM tap.show($$ SET LOCAL transaction_read_only = on; SELECT sqlstreams.produce('orders', '1') $$);
 CREATE ROLE regress_sqlstreams_user;
