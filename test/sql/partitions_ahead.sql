@@ -5,9 +5,11 @@ SET client_min_messages = warning;
 SET search_path = tap, pg_catalog;
 SELECT * FROM no_plan();
 
--- which partitions there are, and in what state
+-- which partitions there are, and in what state; a worker makes more than two ahead of a stream as fast as a test
 CREATE FUNCTION pg_temp.states(a_stream text) RETURNS text LANGUAGE sql AS $$
-  SELECT string_agg(from_id || '-' || to_id || ' ' || state, ', ' ORDER BY from_id) FROM sqlstreams.partitions p WHERE p.stream = a_stream
+  SELECT string_agg(from_id || '-' || to_id || ' ' || state, ', ' ORDER BY from_id)
+    FROM sqlstreams.partitions p JOIN sqlstreams.streams s USING (stream)
+   WHERE p.stream = a_stream AND from_id <= messages_head + 1 + 2 * partition_size
 $$;
 -- why those that should have gone on are still there
 CREATE FUNCTION pg_temp.held(a_stream text) RETURNS text LANGUAGE sql AS $$
@@ -55,7 +57,7 @@ SELECT is(pg_temp.states('s'), '1-10 sealed, 11-20 sealed, 21-30 sealed, 31-40 s
 -- what somebody took away is made again
 SELECT format('DROP TABLE sqlstreams.message_log_%s_8', :id) \gexec
 CALL sqlstreams.maintain();
-SELECT is((SELECT count(*) FROM sqlstreams.partitions), 9::bigint, 'one that was dropped by hand');
+SELECT ok(pg_temp.states('s') LIKE '%, 81-90 open', 'one that was dropped by hand');
 
 -- rows that a dump does not have come back
 SELECT lives_ok(format('DELETE FROM sqlstreams.log_partition WHERE stream_id = %s AND number IN (4, 5, 6)', :id), 'three are not known');
@@ -76,7 +78,7 @@ SELECT is((SELECT state FROM sqlstreams.partitions WHERE from_id = 61), 'full', 
 SELECT is((SELECT held_by FROM sqlstreams.partitions WHERE from_id = 61), 'an open producer: process ' || pg_backend_pid(), 'the view says why');
 COMMIT;
 CALL sqlstreams.maintain();
-SELECT is((SELECT string_agg(state, ' ' ORDER BY from_id) FROM sqlstreams.partitions WHERE from_id >= 61), 'sealed sealed open open open', 'sealed after its end');
+SELECT ok(pg_temp.states('s') LIKE '%, 61-70 sealed, 71-80 sealed, 81-90 open, 91-100 open, 101-110 open', 'sealed after its end');
 
 -- the end of all ids
 SELECT sqlstreams.create_stream('wide', partition_size => 9007199254740991, partition_interval => '1 second') AS wide \gset
