@@ -589,7 +589,7 @@ GRANT SELECT ON sqlstreams.streams, sqlstreams.consumer_groups, sqlstreams.parti
 CREATE PROCEDURE sqlstreams.maintain()
 LANGUAGE c AS 'MODULE_PATHNAME', 'sqlstreams_maintain';
 COMMENT ON PROCEDURE sqlstreams.maintain() IS
-'does now what maintenance is due, and returns when it is done: for those who have no worker, or do not want to wait for it. Of the streams of roles that the current role is a member of; the owner of the database, of all streams. Commits after each step, unless it is called in a transaction block or from a function. What fails is a warning. Errors: 25006 a standby or a read-only transaction';
+'does now what maintenance is due, and returns when it is done: for those who have no worker, or do not want to wait for it. Of the streams of roles that the current role is a member of; the owner of the database, of all streams. Commits after each step; in a transaction block and from a function it cannot, and neither makes nor drops tables (a notice says so). What fails is a warning. Errors: 25006 a standby or a read-only transaction';
 
 CREATE FUNCTION sqlstreams.start_worker() RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_start_worker';

@@ -31,6 +31,21 @@ duty_call_again_after(DutyStep *step, int64 delay_us)
 	duty_call_again_at(step, duration_add(step->now, delay_us));
 }
 
+/*
+ * May the step take locks that others would wait for until the end of the
+ * transaction?  If not it is to be done some other time.
+ */
+bool
+duty_may_lock_out(DutyStep *step)
+{
+	if (!step->commits)
+	{
+		step->is_refused = true;
+		duty_call_again_after(step, MIN_PATIENCE_US);
+	}
+	return step->commits;
+}
+
 /* The step has written something: what follows from it is for the next one. */
 void
 duty_has_done(DutyStep *step, const char *done)

@@ -50,6 +50,9 @@ typedef struct DutyMemory
 typedef struct DutyStep
 {
 	TimestampTz now;			/* the clock when the step began */
+	bool		commits;		/* the transaction ends right after the step */
+	bool		is_refused;		/* set by the duty: it has more to do where the
+								 * transaction ends after the step */
 	const char *done;			/* set by the duty: what it has written, a
 								 * constant like "made a partition"; NULL: nothing */
 	TimestampTz next;			/* set by the duty: when to call it again; up to
@@ -61,6 +64,7 @@ typedef void (*DutyFunction) (const Stream *stream, DutyMemory *memory, DutyStep
 
 extern void duty_call_again_at(DutyStep *step, TimestampTz when);
 extern void duty_call_again_after(DutyStep *step, int64 delay_us);
+extern bool duty_may_lock_out(DutyStep *step);
 extern void duty_has_done(DutyStep *step, const char *done);
 extern int duty_look_again(DutyStep *step, int looks, int64 longest_us);
 extern int64 duty_patience_us(int64 duration_us);

@@ -251,6 +251,8 @@ drop_old_generation(const Stream *stream, Rotation *rotation, DutyStep *step)
 		step->next = due;
 		return;
 	}
+	if (!duty_may_lock_out(step))
+		return;
 	if (!ConditionalLockRelationOid(stream->idempotency_old_oid, AccessExclusiveLock))
 	{
 		step->next = retry_at(step, due);

@@ -44,6 +44,12 @@
 /* How long a janitor that waits does so for a stream's name. */
 #define NAME_TIMEOUT_MS "1000"
 
+/*
+ * How often the configuration is read although nobody tells of a change: a
+ * restore writes it without telling.
+ */
+#define REFRESH_US			(60 * USECS_PER_SEC)
+
 /* When to come back for a lock that was not free. */
 #define LOCKED_RETRY_US		(1 * USECS_PER_SEC)
 
@@ -99,9 +105,12 @@ struct Janitor
 	MemoryContext context;
 	JanitorFilter filter;		/* NULL: all streams */
 	bool		waits;			/* for streams that somebody is changing */
+	bool		commits;		/* a transaction ends right after its step */
+	bool		has_refused;	/* to do what needs that */
 	HTAB	   *streams;
 	pairingheap *heap;			/* of the streams, the first due on top */
 	uint64		generation;		/* of the configuration that was read */
+	TimestampTz refreshed_at;	/* when that was; 0: it is to be read again */
 	uint64		refresh;		/* counts refreshes */
 	TimestampTz now;			/* when the present step was picked */
 	JanitorStream *picked;
@@ -123,10 +132,11 @@ compare_due(const pairingheap_node *a, const pairingheap_node *b, void *arg)
 
 /*
  * Make a janitor that knows of no stream yet, in a context below the current
- * one.  One that waits gives whoever has the stream's name locked some time.
+ * one.  One that waits gives whoever has the stream's name locked some time.  One
+ * that does not commit leaves out what others would wait for.
  */
 Janitor *
-janitor_create(JanitorFilter filter, bool waits)
+janitor_create(JanitorFilter filter, bool waits, bool commits)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "sqlstreams janitor", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
@@ -136,6 +146,7 @@ janitor_create(JanitorFilter filter, bool waits)
 	janitor->context = context;
 	janitor->filter = filter;
 	janitor->waits = waits;
+	janitor->commits = commits;
 	janitor->duty = DUTY_COUNT;
 	ctl.keysize = sizeof(int64);
 	ctl.entrysize = sizeof(JanitorStream);
@@ -253,16 +264,19 @@ janitor_refresh(Janitor *janitor)
 	HeapTuple	tuple;
 	HASH_SEQ_STATUS status;
 	JanitorStream *entry;
+	TimestampTz now = GetCurrentTimestamp();
 
 	/* the lock takes in what others changed */
 	stream_watch_configuration();
 	rel = table_open(stream_config_table_oid("stream"), AccessShareLock);
-	if (janitor->refresh > 0 && janitor->generation == stream_cache_generation())
+	if (janitor->generation == stream_cache_generation() &&
+		now < janitor->refreshed_at + REFRESH_US)
 	{
 		table_close(rel, AccessShareLock);
 		return;
 	}
 	janitor->generation = stream_cache_generation();
+	janitor->refreshed_at = now;
 	janitor->refresh++;
 	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
@@ -280,7 +294,10 @@ janitor_refresh(Janitor *janitor)
 		find_error(janitor);
 }
 
-/* Let a stream be looked at now: a producer asked for it. */
+/*
+ * Let a stream be looked at now: a producer asked for it.  One that is not known
+ * may have come with a dump.
+ */
 void
 janitor_notify(Janitor *janitor, int64 stream_id)
 {
@@ -288,6 +305,8 @@ janitor_notify(Janitor *janitor, int64 stream_id)
 
 	if (entry != NULL)
 		set_due(janitor, entry, DT_NOBEGIN);
+	else
+		janitor->refreshed_at = 0;
 }
 
 /* Let every stream be looked at now. */
@@ -353,8 +372,10 @@ call_duties(Janitor *janitor, const Stream *stream)
 		if (state->due > janitor->now)
 			continue;
 		step.now = GetCurrentTimestamp();
+		step.commits = janitor->commits;
 		step.next = DT_NOEND;
 		duties[janitor->duty].function(stream, &entry->memory, &step);
+		janitor->has_refused |= step.is_refused;
 		state->due = step.next <= step.now ? janitor->now : step.next;
 		if (state->failures > 0)
 		{
@@ -493,4 +514,11 @@ uint64
 janitor_skipped_streams(const Janitor *janitor)
 {
 	return janitor->skipped;
+}
+
+/* Was something left out because the transaction goes on after the step? */
+bool
+janitor_has_refused(const Janitor *janitor)
+{
+	return janitor->has_refused;
 }

@@ -3,10 +3,11 @@
  *		The SQL procedure that does one pass of maintenance now.
  *
  * For those who have no slot for a worker to spare, and for who does not want to
- * wait for it.  Called on its own it commits after each step, as the worker does;
- * in a transaction block, or from a function, all of it is part of that
- * transaction.  Each step is a subtransaction: what fails is a warning, and the
- * rest is done.
+ * wait for it.  Called on its own it commits after each step, as the worker does.
+ * In a transaction block, or from a function, all of it is part of that
+ * transaction, and leaves out what others would wait for until that ends: making
+ * and dropping tables.  Each step is a subtransaction: what fails is a warning,
+ * and the rest is done.
  */
 #include "postgres.h"
 
@@ -115,6 +116,11 @@ do_pass(Janitor *janitor, bool commits)
 							   "skipped %llu streams that the current role does not own",
 							   janitor_skipped_streams(janitor),
 							   (unsigned long long) janitor_skipped_streams(janitor))));
+	if (janitor_has_refused(janitor))
+		ereport(NOTICE,
+				(errmsg("tables were neither made nor dropped"),
+				 errdetail("Others would have to wait until this transaction ends."),
+				 errhint("Call sqlstreams.maintain() outside of a transaction block, and of a function.")));
 }
 
 /*
@@ -134,7 +140,7 @@ sqlstreams_maintain(PG_FUNCTION_ARGS)
 	/* outlives the transactions of the pass */
 	context = AllocSetContextCreate(PortalContext, "sqlstreams maintain", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(context);
-	do_pass(janitor_create(may_maintain, true), commits);
+	do_pass(janitor_create(may_maintain, true, commits), commits);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
 	SPI_finish();

@@ -89,6 +89,8 @@ partition_ahead_step(const Stream *stream, DutyMemory *memory, DutyStep *step)
 	{
 		if (partition_exists(stream, number))
 			continue;
+		if (!duty_may_lock_out(step))
+			return;
 		if (partition_create_if_free(stream, number))
 			duty_has_done(step, "made a partition");
 		else

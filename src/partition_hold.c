@@ -5,7 +5,7 @@
  * The duties that seal and drop partitions ask here whether they may, and view
  * "partitions" shows the answer, so that the two cannot differ.
  *
- * A group needs every id that it has not claimed, the messages of its claims
+ * A group needs every message that it has not claimed, the messages of its claims
  * that are not resolved, and those of its exceptions that are not dead.  All of
  * that is read with one snapshot: claiming, resolving and taking over move a
  * message from one to the other in one transaction.  A group without a cursor, as
@@ -24,6 +24,7 @@
 #include "duration.h"
 #include "exception.h"
 #include "lease.h"
+#include "message_log.h"
 #include "partition_hold.h"
 #include "transaction.h"
 
@@ -69,11 +70,31 @@ needs_lower(GroupHold *hold, int64 id)
 	return true;
 }
 
-/* Add what a group has not claimed. */
-static void
-add_unclaimed(const ConfigGroup *group, int64 claimed, int64 to_id, GroupHold *hold)
+/* The first message of a range of ids that a snapshot shows, or 0. */
+static int64
+find_first_message(const Stream *stream, int64 from_id, int64 to_id, Snapshot snapshot)
 {
-	if (claimed < to_id && needs_lower(hold, claimed + 1))
+	LogScan    *scan = message_log_scan_begin(stream, snapshot, from_id, to_id);
+	int64		result = message_log_scan_next(scan) ? message_log_scan_id(scan) : 0;
+
+	message_log_scan_end(scan);
+	return result;
+}
+
+/*
+ * Add what a group has not claimed.  Nobody needs ids without a message, which
+ * come of partitions that were ended by time: all are settled here.
+ */
+static void
+add_unclaimed(const Stream *stream, const ConfigGroup *group, int64 claimed, int64 to_id,
+			  Snapshot snapshot, GroupHold *hold)
+{
+	int64		first;
+
+	if (claimed >= to_id || claimed + 1 >= hold->from_id)
+		return;
+	first = find_first_message(stream, claimed + 1, to_id, snapshot);
+	if (first != 0 && needs_lower(hold, first))
 		hold->reason = psprintf("consumer group \"%s\" is %lld ids behind", group->name,
 								(long long) (to_id - claimed));
 }
@@ -136,7 +157,7 @@ add_group(const Stream *stream, const ConfigGroup *group, int64 to_id, Snapshot 
 			hold->reason = psprintf("consumer group \"%s\" has no state", group->name);
 		return;
 	}
-	add_unclaimed(group, Max(cursor.claimed, stream->purged_through), to_id, hold);
+	add_unclaimed(stream, group, Max(cursor.claimed, stream->purged_through), to_id, snapshot, hold);
 	add_claims(stream, group, &leases, snapshot, hold);
 	lease_close(&leases);
 	if (exception_open_to_read(stream, &exceptions))

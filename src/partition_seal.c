@@ -115,12 +115,23 @@ find_first_message(const Stream *stream, int64 from_id, int64 to_id, TimestampTz
 	return found;
 }
 
-/* Let nothing more be drawn from a partition. */
+/* Raise the sequence; the ids that are passed over do not make a stream fast. */
 static void
-end_partition(const Stream *stream, int64 number, DutyStep *step)
+raise_ids(const Stream *stream, DutyMemory *memory, int64 last, int64 target)
+{
+	(void) id_sequence_raise(stream, target);
+	memory->older.last += target - last;
+	memory->newer.last += target - last;
+}
+
+/* Let nothing more be drawn from a partition; "last" was drawn when we looked. */
+static void
+end_partition(const Stream *stream, DutyMemory *memory, int64 number, int64 last, DutyStep *step)
 {
 	if (!partition_exists(stream, number + 1))
 	{
+		if (!duty_may_lock_out(step))
+			return;
 		if (partition_create_if_free(stream, number + 1))
 			duty_has_done(step, "made a partition");
 		else
@@ -133,7 +144,7 @@ end_partition(const Stream *stream, int64 number, DutyStep *step)
 	}
 	else
 	{
-		(void) id_sequence_raise(stream, partition_last_id(stream, number));
+		raise_ids(stream, memory, last, partition_last_id(stream, number));
 		duty_has_done(step, "ended a partition by time");
 	}
 }
@@ -165,7 +176,7 @@ end_by_time(const Stream *stream, DutyMemory *memory, int looks, int64 last, Dut
 	else if (duration_add(created_at, stream->partition_interval_us) > step->now)
 		duty_call_again_at(step, duration_add(created_at, stream->partition_interval_us));
 	else
-		end_partition(stream, number, step);
+		end_partition(stream, memory, number, last, step);
 }
 
 /* Seal what is full; then end what is old. */

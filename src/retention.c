@@ -164,6 +164,8 @@ drop_table(const Stream *stream, const Partitions *partitions, int looks, DutyMe
 
 		if (partition_last_id(stream, number) > stream->purged_through)
 			break;
+		if (!duty_may_lock_out(step))
+			return;
 		if (partition_drop_if_free(stream, number))
 		{
 			CommandCounterIncrement();

@@ -339,7 +339,7 @@ static void
 run(void)
 {
 	MemoryContext scratch = AllocSetContextCreate(TopMemoryContext, "sqlstreams worker turn", ALLOCSET_DEFAULT_SIZES);
-	Janitor    *janitor = janitor_create(NULL, false);
+	Janitor    *janitor = janitor_create(NULL, false, true);
 
 	MemoryContextSwitchTo(scratch);
 	while (!should_leave() && take_turn(janitor))
