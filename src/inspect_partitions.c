@@ -133,7 +133,9 @@ find_state(PartitionView *view, const StreamPartition *partition, const LogParti
 	*held_by = NULL;
 	if (last_id <= view->stream.purged_through)
 	{
-		*held_by = describe_lockers(&view->stream, partition->oid);
+		*held_by = partition_hold_by_dependent(partition->oid);
+		if (*held_by == NULL)
+			*held_by = describe_lockers(&view->stream, partition->oid);
 		return "purged";
 	}
 	if (row != NULL && partition_hold_is_expired(&view->stream, row, view->now))

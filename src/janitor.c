@@ -365,7 +365,7 @@ call_duties(Janitor *janitor, const Stream *stream)
 	JanitorStream *entry = janitor->picked;
 	DutyStep	step = {0};
 
-	for (janitor->duty = 0; janitor->duty < DUTY_COUNT && step.done == NULL; janitor->duty++)
+	for (janitor->duty = 0; janitor->duty < DUTY_COUNT; janitor->duty++)
 	{
 		DutyState  *state = &entry->duties[janitor->duty];
 
@@ -377,7 +377,7 @@ call_duties(Janitor *janitor, const Stream *stream)
 		duties[janitor->duty].function(stream, &entry->memory, &step);
 		janitor->has_refused |= step.is_refused;
 		state->due = step.next <= step.now ? janitor->now : step.next;
-		if (state->failures > 0)
+		if (state->failures > 0 && step.done == NULL)
 		{
 			ereport(LOG,
 					(errmsg("maintenance of stream \"%s\" goes on: %s",
@@ -388,7 +388,12 @@ call_duties(Janitor *janitor, const Stream *stream)
 		if (step.done != NULL)
 			break;
 	}
-	reorder(janitor, entry);
+
+	/* what one duty has done may be what another waits for */
+	if (step.done != NULL)
+		set_due(janitor, entry, janitor->now);
+	else
+		reorder(janitor, entry);
 	return step.done;
 }
 

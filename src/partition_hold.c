@@ -13,10 +13,20 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xlog.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "storage/procarray.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
 #include "utils/timestamp.h"
 
 #include "config.h"
@@ -187,4 +197,38 @@ partition_hold_is_expired(const Stream *stream, const LogPartition *row, Timesta
 {
 	return stream->retention_us > 0 && row->sealed_at != 0 &&
 		duration_add(row->sealed_at, stream->retention_us) <= now;
+}
+
+/*
+ * What somebody has made that depends on a partition's table, so that it cannot
+ * be dropped, in words; NULL when there is nothing.
+ */
+char *
+partition_hold_by_dependent(Oid partition)
+{
+	Relation	rel = table_open(DependRelationId, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	char	   *result = NULL;
+
+	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(RelationRelationId));
+	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(partition));
+	scan = systable_beginscan(rel, DependReferenceIndexId, true, NULL, 2, keys);
+	while (result == NULL && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+		ObjectAddress object = {form->classid, form->objid, form->objsubid};
+		char	   *description;
+
+		if (form->deptype != DEPENDENCY_NORMAL)
+			continue;
+		description = getObjectDescription(&object, true);
+		if (description != NULL)
+			result = psprintf("%s depends on it", description);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return result;
 }

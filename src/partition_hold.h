@@ -18,6 +18,7 @@ typedef struct GroupHold
 extern bool partition_hold_find_writer(const LogPartition *row, FullTransactionId *writer);
 extern char *partition_hold_by_writers(const LogPartition *row);
 extern void partition_hold_by_groups(const Stream *stream, int64 to_id, Snapshot snapshot, GroupHold *hold);
+extern char *partition_hold_by_dependent(Oid partition);
 extern bool partition_hold_is_expired(const Stream *stream, const LogPartition *row, TimestampTz now);
 
 #endif							/* SQLSTREAMS_PARTITION_HOLD_H */

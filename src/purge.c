@@ -18,11 +18,15 @@
 #include "config.h"
 #include "message_drop.h"
 #include "partition.h"
+#include "partition_hold.h"
 #include "settled_head.h"
 
 PG_FUNCTION_INFO_V1(sqlstreams_purge_stream);
 
-/* Drop the partitions that hold no id above "last" and that nobody uses now. */
+/*
+ * Drop the partitions that hold no id above "last" and that nobody uses now; the
+ * others are for maintenance.
+ */
 static void
 drop_partitions_through(const Stream *stream, int64 last)
 {
@@ -31,7 +35,8 @@ drop_partitions_through(const Stream *stream, int64 last)
 
 	for (int i = 0; i < count; i++)
 	{
-		if (partition_last_id(stream, partitions[i].number) <= last)
+		if (partition_last_id(stream, partitions[i].number) <= last &&
+			partition_hold_by_dependent(partitions[i].oid) == NULL)
 			(void) partition_drop_if_free(stream, partitions[i].number);
 	}
 }

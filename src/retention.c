@@ -8,8 +8,8 @@
  * (partition_hold.c), or the stream says that this does not matter:
  *
  *		dead exceptions are deleted, some in each step -> with the last of them
- *		the messages are gone (message_drop.c) -> the table is dropped when
- *		nobody has it locked -> what is left hanging on the messages goes
+ *		the messages are gone (message_drop.c) -> what is left hanging on them
+ *		goes -> the table is dropped when nobody has it locked
  *
  * Dead exceptions go first because a redrive can still bring their messages
  * back: it and this duty meet at the row.  The table is dropped in a transaction
@@ -152,11 +152,15 @@ drop_expired(const Stream *stream, const Partitions *partitions, DutyStep *step)
 		drop_unneeded(stream, unneeded, step);
 }
 
-/* Drop the table of a partition whose messages are gone, if one can be had. */
+/*
+ * Drop the table of a partition whose messages are gone, if one can be had.  One
+ * on which something depends comes last: trying it raises an error that tells.
+ */
 static void
 drop_table(const Stream *stream, const Partitions *partitions, int looks, DutyMemory *memory, DutyStep *step)
 {
 	bool		is_locked = false;
+	int64		needed = -1;
 
 	for (int i = 0; i < partitions->count; i++)
 	{
@@ -164,6 +168,11 @@ drop_table(const Stream *stream, const Partitions *partitions, int looks, DutyMe
 
 		if (partition_last_id(stream, number) > stream->purged_through)
 			break;
+		if (partition_hold_by_dependent(partitions->list[i].oid) != NULL)
+		{
+			needed = number;
+			continue;
+		}
 		if (!duty_may_lock_out(step))
 			return;
 		if (partition_drop_if_free(stream, number))
@@ -175,6 +184,8 @@ drop_table(const Stream *stream, const Partitions *partitions, int looks, DutyMe
 		is_locked = true;
 	}
 	if (is_locked)
+		memory->drop_looks = duty_look_again(step, looks, duty_patience_us(stream->retention_us));
+	else if (needed >= 0 && duty_may_lock_out(step) && !partition_drop_if_free(stream, needed))
 		memory->drop_looks = duty_look_again(step, looks, duty_patience_us(stream->retention_us));
 }
 
@@ -192,7 +203,7 @@ sweep(const Stream *stream, DutyStep *step)
 		duty_has_done(step, "forgot what is left of dropped messages");
 }
 
-/* Drop messages; then tables; then what is left. */
+/* Drop messages; then what is left of them; then tables, whose users may be in the way. */
 void
 retention_step(const Stream *stream, DutyMemory *memory, DutyStep *step)
 {
@@ -204,7 +215,7 @@ retention_step(const Stream *stream, DutyMemory *memory, DutyStep *step)
 	read_partitions(stream, &partitions);
 	drop_expired(stream, &partitions, step);
 	if (step->done == NULL)
-		drop_table(stream, &partitions, looks, memory, step);
-	if (step->done == NULL)
 		sweep(stream, step);
+	if (step->done == NULL)
+		drop_table(stream, &partitions, looks, memory, step);
 }

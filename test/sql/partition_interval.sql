@@ -39,7 +39,7 @@ CALL sqlstreams.maintain();
 SELECT is((SELECT messages_head FROM sqlstreams.streams), 5::bigint, 'not before');
 SELECT lives_ok($$ SELECT sqlstreams.alter_stream('s', partition_interval => '1 hour') $$, 'every hour');
 CALL sqlstreams.maintain();
-SELECT is(pg_temp.states('s'), '1-1000 sealed, 1001-2000 open, 2001-3000 open', 'it ends');
+SELECT is(pg_temp.states('s'), '1-1000 sealed, 1001-2000 open, 2001-3000 open, 3001-4000 open', 'it ends');
 SELECT is((SELECT messages_head FROM sqlstreams.streams), 1000::bigint, 'its ids are passed over');
 SELECT is(sqlstreams.produce('s', '6'), 1001::bigint, 'the next message is in the next one');
 SELECT is(claimed('s', 'g'), '1 2 3 4 5 6', 'claims do not mind');
