@@ -172,7 +172,7 @@ sqlstreams_claim(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(7))
 		ack_claim_before(stream_name, group_name, PG_GETARG_INT64(7));
 	make_claim(&claim, stream_name, group_name);
-	if (is_clean && PG_ARGISNULL(7) && !claim.has_charged && !claim.has_keys)
+	if (is_clean && sqlstreams_relaxed_claim && PG_ARGISNULL(7) && !claim.has_charged && !claim.has_keys)
 		relaxed_commit_allow();
 	return (Datum) 0;
 }

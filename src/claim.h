@@ -95,6 +95,7 @@ extern void claim_keys_defer(Claim *claim, const text *key, int64 message_id);
 extern List *claim_keys_woken(Claim *claim, const Exception *wakeup);
 extern bool claim_keys_next_deferred(Claim *claim, KeyState *state, int64 *message_id);
 extern bool claim_keys_is_unwatched(Claim *claim, const KeyState *state);
+extern void claim_keys_wake_all(Claim *claim);
 extern const text *claim_keys_key(const KeyState *state);
 extern bool claim_keys_may_follow(const Claim *claim, const KeyState *state);
 extern bool claim_keys_has_more(const KeyState *state);

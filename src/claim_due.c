@@ -12,10 +12,11 @@
 
 #include "claim.h"
 #include "duration.h"
+#include "partition.h"
 
 /*
- * When to look again at an exception whose message is not in the log: while a
- * dump is being restored it may still come.
+ * When to look again at an exception whose message is not in the log, and may
+ * still come.
  */
 #define MISSING_MESSAGE_RETRY_US (60 * USECS_PER_SEC)
 
@@ -49,6 +50,8 @@ typedef struct DueReturn
 	int32		takeovers;		/* the most of them */
 	bool		has_keys;
 	bool		has_suspect;	/* which is then all that was returned */
+	bool		is_lost;		/* the last message is gone, nobody knows its key */
+	bool		has_lost;		/* ... nor that of some message before */
 } DueReturn;
 
 /* Put the scan on a message; false when it is not in the log. */
@@ -59,6 +62,22 @@ find_message(DueReturn *due, int64 message_id)
 		due->scan = message_log_scan_begin(&due->claim->stream, due->snapshot, message_id, message_id);
 	else
 		message_log_scan_seek(due->scan, message_id, message_id);
+	return message_log_scan_next(due->scan);
+}
+
+/*
+ * Is a message that was not found gone for good?  While a dump is being restored
+ * it may still come; then its partition is there, and empty.
+ */
+static bool
+is_gone(DueReturn *due, int64 message_id)
+{
+	const Stream *stream = &due->claim->stream;
+	int64		number = partition_number(stream, message_id);
+
+	if (message_log_scan_has_skipped(due->scan))
+		return true;
+	message_log_scan_seek(due->scan, partition_first_id(stream, number), partition_last_id(stream, number));
 	return message_log_scan_next(due->scan);
 }
 
@@ -109,6 +128,15 @@ deliver(DueReturn *due, Exception *exception)
 	due->has_suspect |= exception->is_suspect;
 }
 
+/* Forget an exception, whose row is gone, if its message is not to be had any more. */
+static void
+miss(DueReturn *due, Exception *exception)
+{
+	due->is_lost = is_gone(due, exception->message_id);
+	if (!due->is_lost)
+		put_back(due, exception, EXCEPTION_READY, duration_add(due->claim->now, MISSING_MESSAGE_RETRY_US));
+}
+
 /*
  * Put the scan on the message of an exception, whose row is gone.  False when it
  * is not for the group now: then the exception is put back, or is no more.
@@ -118,10 +146,11 @@ find_deliverable(DueReturn *due, Exception *exception)
 {
 	Claim	   *claim = due->claim;
 
+	due->is_lost = false;
 	if (exception->message_id <= claim->stream.purged_through)
 		return false;
 	if (!find_message(due, exception->message_id))
-		put_back(due, exception, EXCEPTION_READY, duration_add(claim->now, MISSING_MESSAGE_RETRY_US));
+		miss(due, exception);
 	else if (!wants_version(due))
 		put_back(due, exception, EXCEPTION_PARKED, exception->due_at);
 	else if (claim_is_superseded(claim, due->scan))
@@ -245,6 +274,7 @@ give_key_away(DueReturn *due, int64 message_id)
 	text	   *key = NULL;
 	KeyState   *state = NULL;
 
+	due->has_lost |= due->is_lost;
 	if (find_message(due, message_id))
 		key = claim_message_key(due->scan);
 	if (key != NULL)
@@ -395,6 +425,8 @@ claim_return_due(Claim *claim, int64 max_messages, bool take_suspect)
 		return_found(&due, take_suspect && due.returned_count == 0);
 	} while (claim->scan_left < scan_left && claim->scan_left > 0);
 
+	if (due.has_lost)
+		claim_keys_wake_all(claim);
 	claim_close_heads(claim);
 	if (due.scan != NULL)
 		message_log_scan_end(due.scan);

@@ -25,6 +25,7 @@
 #include "claim.h"
 #include "deferred.h"
 #include "key_holder.h"
+#include "worker_registry.h"
 
 /* What a claim knows of a key. */
 struct KeyState
@@ -429,8 +430,8 @@ claim_keys_next_deferred(Claim *claim, KeyState *state, int64 *message_id)
 
 /*
  * Will nobody wake the next claim when the key becomes free?  That is so when
- * it is free already, or when its holder is being resolved by a transaction that
- * may not have seen that messages wait.
+ * it is free already, or when its holder is being resolved or purged by a
+ * transaction that may not have seen that messages wait.
  */
 bool
 claim_keys_is_unwatched(Claim *claim, const KeyState *state)
@@ -439,8 +440,18 @@ claim_keys_is_unwatched(Claim *claim, const KeyState *state)
 		return false;
 	if (state->blocker == 0)
 		return true;
-	return state->is_blocker_open &&
-		!lease_is_held_for_sure(&claim->leases, state->lease.claim_id, state->blocker);
+	if (state->is_blocker_open &&
+		!lease_is_held_for_sure(&claim->leases, state->lease.claim_id, state->blocker))
+		return true;
+	return !stream_is_unchanged_for_sure(&claim->stream);
+}
+
+/* Let the next claim look at all keys of the group for which messages wait. */
+void
+claim_keys_wake_all(Claim *claim)
+{
+	if (open_keys(claim)->has_leases)
+		exception_insert_wakeup(&claim->exceptions, claim->group.group_id, 0, NULL, false, claim->cursor.due_from);
 }
 
 const text *
@@ -509,6 +520,10 @@ claim_keys_write(Claim *claim)
 			exception_insert_wakeup(&claim->exceptions, claim->group.group_id, 0, state->lease.key, false,
 									claim->cursor.due_from);
 	}
+
+	/* nothing is to be swept before the first key */
+	if (!keys->has_leases)
+		worker_registry_request(claim->stream.stream_id);
 	state_table_close(&keys->deferred);
 	state_table_close(&keys->leases);
 	UnregisterSnapshot(keys->snapshot);

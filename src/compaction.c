@@ -405,3 +405,88 @@ compaction_keys_end(CompactionKeyScan *scan)
 	state_scan_end(&scan->scan);
 	state_table_close(&scan->table);
 }
+
+/* Both tables, open for removing heads. */
+struct CompactionEditor
+{
+	StateTable	keys;
+	StateTable	heads;
+	KeyLookup	key_lookup;
+	KeyLookup	head_lookup;
+};
+
+/* Begin to remove heads; NULL when there is no table of them. */
+CompactionEditor *
+compaction_editor_open(const Stream *stream)
+{
+	CompactionEditor *editor = palloc(sizeof(CompactionEditor));
+
+	/* as for who produces */
+	CommandCounterIncrement();
+	if (!OidIsValid(stream->compaction_head_oid) ||
+		!state_table_open(&editor->keys, stream->compaction_key_oid, key_column_types, lengthof(key_column_types)))
+		return NULL;
+	if (!state_table_open(&editor->heads, stream->compaction_head_oid, head_column_types, lengthof(head_column_types)))
+		stream_raise_table_missing(stream);
+	lookup_begin(&editor->key_lookup, &editor->keys, SnapshotSelf);
+	lookup_begin(&editor->head_lookup, &editor->heads, SnapshotSelf);
+	return editor;
+}
+
+/* Begin a piece of a walk over the keys, after one (NULL: at the start). */
+void
+compaction_editor_walk(CompactionEditor *editor, StateWalk *walk, text *after_key, int64 max_entries)
+{
+	Datum		after = PointerGetDatum(after_key);
+
+	state_walk_begin(walk, &editor->keys, SnapshotSelf, after_key != NULL ? &after : NULL, max_entries);
+}
+
+/* The key where a walk is, valid until it moves. */
+text *
+compaction_editor_key(StateWalk *walk)
+{
+	bool		isnull;
+
+	return DatumGetTextPP(slot_getattr(walk->slot, Anum_message_key, &isnull));
+}
+
+/* Find the head of a key as it is now; false when there is none. */
+bool
+compaction_editor_find(CompactionEditor *editor, text *key, int64 *message_id)
+{
+	if (!lookup_find(&editor->head_lookup, key))
+		return false;
+	*message_id = found_version(&editor->head_lookup).message_id;
+	return true;
+}
+
+/* Take a key if nobody has it; false when somebody does, or it is gone. */
+bool
+compaction_editor_take(CompactionEditor *editor, text *key)
+{
+	return lookup_find(&editor->key_lookup, key) &&
+		state_table_lock_if_free(&editor->keys, &editor->key_lookup.slot->tts_tid, SnapshotAny,
+								 LockTupleExclusive) == TM_Ok;
+}
+
+/* Remove a key, which was taken, and its head. */
+void
+compaction_editor_remove(CompactionEditor *editor, text *key)
+{
+	if (lookup_find(&editor->head_lookup, key))
+		(void) state_table_delete(&editor->heads, &editor->head_lookup.slot->tts_tid, true);
+	if (lookup_find(&editor->key_lookup, key))
+		(void) state_table_delete(&editor->keys, &editor->key_lookup.slot->tts_tid, true);
+}
+
+/* End removing heads. */
+void
+compaction_editor_close(CompactionEditor *editor)
+{
+	lookup_end(&editor->head_lookup);
+	lookup_end(&editor->key_lookup);
+	state_table_close(&editor->heads);
+	state_table_close(&editor->keys);
+	pfree(editor);
+}

@@ -7,9 +7,11 @@
 
 #include "message_log.h"
 #include "state_table.h"
+#include "state_walk.h"
 #include "stream.h"
 
 typedef struct CompactionReader CompactionReader;
+typedef struct CompactionEditor CompactionEditor;
 
 /* Keys that were ever taken, in byte order. */
 typedef struct CompactionKeyScan
@@ -30,5 +32,13 @@ extern void compaction_reader_close(CompactionReader *reader);
 extern void compaction_keys_begin(CompactionKeyScan *scan, const Stream *stream, text *after_key, Snapshot snapshot);
 extern text *compaction_keys_next(CompactionKeyScan *scan);
 extern void compaction_keys_end(CompactionKeyScan *scan);
+
+extern CompactionEditor *compaction_editor_open(const Stream *stream);
+extern void compaction_editor_walk(CompactionEditor *editor, StateWalk *walk, text *after_key, int64 max_entries);
+extern text *compaction_editor_key(StateWalk *walk);
+extern bool compaction_editor_find(CompactionEditor *editor, text *key, int64 *message_id);
+extern bool compaction_editor_take(CompactionEditor *editor, text *key);
+extern void compaction_editor_remove(CompactionEditor *editor, text *key);
+extern void compaction_editor_close(CompactionEditor *editor);
 
 #endif							/* SQLSTREAMS_COMPACTION_H */

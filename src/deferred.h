@@ -13,6 +13,8 @@ extern void deferred_open(const Stream *stream, StateTable *table);
 extern void deferred_insert(StateTable *table, int64 group_id, text *key, int64 message_id);
 extern bool deferred_find_first(StateTable *table, int64 group_id, const text *key, int64 from_id,
 								int64 *message_id, ItemPointer tid);
+extern bool deferred_delete_through(StateTable *table, int64 group_id, const text *key, int64 through,
+									int64 *rows_left);
 extern void deferred_delete_of_group(StateTable *table, int64 group_id);
 extern void deferred_delete(StateTable *table, ItemPointer tid);
 

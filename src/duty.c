@@ -1,9 +1,10 @@
 /*
  * duty.c
- *		When a duty wants to be called again.
+ *		When a duty wants to be called again, and where a walk over keys goes on.
  */
 #include "postgres.h"
 
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "duration.h"
@@ -16,6 +17,9 @@
 #define PATIENCE_PARTS 10
 #define MIN_PATIENCE_US USECS_PER_SEC
 #define MAX_PATIENCE_US (60 * USECS_PER_SEC)
+
+/* A walk over keys takes no more than one of so many parts of the time. */
+#define WALK_PARTS 10
 
 /* Call again at a time, or earlier if that was asked for. */
 void
@@ -76,4 +80,62 @@ duty_patience_us(int64 duration_us)
 	if (duration_us == 0)
 		return MAX_PATIENCE_US;
 	return Min(Max(duration_us / PATIENCE_PARTS, MIN_PATIENCE_US), MAX_PATIENCE_US);
+}
+
+/* Go to the start of a walk over keys. */
+static void
+reset_walk(KeyWalk *walk)
+{
+	if (walk->key != NULL)
+		pfree(walk->key);
+	memset(walk, 0, sizeof(KeyWalk));
+}
+
+/* Begin a walk over keys. */
+void
+duty_walk_begin(KeyWalk *walk)
+{
+	reset_walk(walk);
+	walk->is_begun = true;
+}
+
+/* A step of a walk is at its end: the next one goes on after a key. */
+void
+duty_walk_goes_on(DutyMemory *memory, KeyWalk *walk, const text *key, DutyStep *step)
+{
+	MemoryContext old = MemoryContextSwitchTo(memory->context);
+	text	   *copy = DatumGetTextPCopy(PointerGetDatum(key));
+
+	MemoryContextSwitchTo(old);
+	if (walk->key != NULL)
+		pfree(walk->key);
+	walk->key = copy;
+	walk->spent_us += GetCurrentTimestamp() - step->now;
+	step->next = step->now;
+}
+
+/* A walk is at its end: the next one begins after some time, and not too soon. */
+void
+duty_walk_end(KeyWalk *walk, int64 wait_us, const DutyStep *step)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int64		spent_us = walk->spent_us + (now - step->now);
+
+	reset_walk(walk);
+	walk->begins_at = now + Max(wait_us, WALK_PARTS * spent_us);
+}
+
+/* A step may have been rolled back: the walk that must not miss anything has. */
+void
+duty_memory_missed(DutyMemory *memory)
+{
+	memory->heads.has_missed = true;
+}
+
+/* Free what the memory points to. */
+void
+duty_memory_free(DutyMemory *memory)
+{
+	reset_walk(&memory->heads);
+	reset_walk(&memory->key_leases);
 }

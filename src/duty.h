@@ -34,6 +34,21 @@ typedef struct IdSample
 	int64		last;
 } IdSample;
 
+/* A walk over the rows of a table of keys, which takes many steps. */
+typedef struct KeyWalk
+{
+	TimestampTz begins_at;		/* the next walk, not earlier; 0: any time */
+	bool		is_begun;
+	int64		spent_us;		/* on it so far */
+	int64		kept_count;		/* rows that it has passed ... */
+	int64		removed_count;	/* ... and removed */
+	bool		has_missed;		/* something that others had, or that failed */
+	text	   *key;			/* where it goes on, in the memory's context; NULL:
+								 * at the start */
+	int64		group_id;		/* these two: of a walk over the keys of groups */
+	int64		version;
+} KeyWalk;
+
 /* What the duties keep of a stream between steps, and can do without. */
 typedef struct DutyMemory
 {
@@ -42,8 +57,11 @@ typedef struct DutyMemory
 	int			seal_looks;		/* in a row at what open producers hold */
 	int			drop_looks;		/* in a row at tables that somebody has locked */
 	MemoryContext context;		/* of what lives on between steps */
-	text	   *next_key;		/* where a walk over keys goes on, in this
-								 * context; NULL: at the start */
+	KeyWalk		heads;			/* over compaction_key_<id> */
+	TimestampTz heads_before;	/* that walk is for what was dropped until then */
+	KeyWalk		key_leases;		/* over message_key_lease_<id> */
+	int64		key_leases_wait_us;	/* until the next of these */
+	int64		key_leases_purged;	/* purged_through when it began */
 } DutyMemory;
 
 /* One step of a duty. */
@@ -68,5 +86,11 @@ extern bool duty_may_lock_out(DutyStep *step);
 extern void duty_has_done(DutyStep *step, const char *done);
 extern int duty_look_again(DutyStep *step, int looks, int64 longest_us);
 extern int64 duty_patience_us(int64 duration_us);
+
+extern void duty_walk_begin(KeyWalk *walk);
+extern void duty_walk_goes_on(DutyMemory *memory, KeyWalk *walk, const text *key, DutyStep *step);
+extern void duty_walk_end(KeyWalk *walk, int64 wait_us, const DutyStep *step);
+extern void duty_memory_missed(DutyMemory *memory);
+extern void duty_memory_free(DutyMemory *memory);
 
 #endif							/* SQLSTREAMS_DUTY_H */

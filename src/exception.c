@@ -147,18 +147,26 @@ fill_from_row(Exception *exception, StateTable *table, HeapTuple tuple)
 	exception->version = DatumGetInt64(values[Anum_exception_version - 1]);
 }
 
+/* Begin to read the rows of a message. */
+static void
+begin_scan_of_message(StateScan *scan, StateTable *table, int64 group_id, int64 message_id, Snapshot snapshot)
+{
+	ScanKeyData keys[2];
+
+	ScanKeyInit(&keys[0], Anum_exception_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
+	ScanKeyInit(&keys[1], Anum_exception_message_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(message_id));
+	state_scan_begin(scan, table, state_table_primary_key(table), snapshot, 2, keys);
+}
+
 /* Find the row of a message; false when the snapshot shows none. */
 bool
 exception_find(StateTable *table, int64 group_id, int64 message_id, Snapshot snapshot, Exception *exception)
 {
 	StateScan	scan;
-	ScanKeyData keys[2];
 	HeapTuple	tuple;
 	bool		found;
 
-	ScanKeyInit(&keys[0], Anum_exception_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
-	ScanKeyInit(&keys[1], Anum_exception_message_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(message_id));
-	state_scan_begin(&scan, table, state_table_primary_key(table), snapshot, 2, keys);
+	begin_scan_of_message(&scan, table, group_id, message_id, snapshot);
 	tuple = state_scan_next(&scan, BackwardScanDirection);
 	found = HeapTupleIsValid(tuple);
 	if (found)

@@ -227,10 +227,25 @@ group_concurrency(const ConsumerGroup *group, Concurrency asked)
 
 /* SQL cannot name the lock. */
 static void
-set_lock_tag(const ConsumerGroup *group, LOCKTAG *tag)
+set_lock_tag(int64 group_id, LOCKTAG *tag)
 {
 	SET_LOCKTAG_OBJECT(*tag, MyDatabaseId, stream_config_table_oid("consumer_group"),
-					   (uint32) group->group_id, (uint16) (group->group_id >> 32));
+					   (uint32) group_id, (uint16) (group_id >> 32));
+}
+
+/* Take the lock of a group; says whether it was had. */
+static bool
+take_lock(int64 group_id, bool wait)
+{
+	LOCKTAG		tag;
+	ResourceOwner old = CurrentResourceOwner;
+	bool		has_it;
+
+	set_lock_tag(group_id, &tag);
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	has_it = LockAcquire(&tag, ExclusiveLock, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
+	CurrentResourceOwner = old;
+	return has_it;
 }
 
 /*
@@ -242,14 +257,18 @@ set_lock_tag(const ConsumerGroup *group, LOCKTAG *tag)
 void
 group_lock(const ConsumerGroup *group)
 {
-	LOCKTAG		tag;
-	ResourceOwner old = CurrentResourceOwner;
-
-	set_lock_tag(group, &tag);
-	CurrentResourceOwner = TopTransactionResourceOwner;
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-	CurrentResourceOwner = old;
+	(void) take_lock(group->group_id, true);
 	AcceptInvalidationMessages();
+}
+
+/*
+ * Take the lock of a group, which may be one that was dropped, until the
+ * transaction ends; false when somebody has it.
+ */
+bool
+group_lock_if_free(int64 group_id)
+{
+	return take_lock(group_id, false);
 }
 
 /* Give the group's lock back, under which nothing was written. */
@@ -259,7 +278,7 @@ group_unlock(const ConsumerGroup *group)
 	LOCKTAG		tag;
 	ResourceOwner old = CurrentResourceOwner;
 
-	set_lock_tag(group, &tag);
+	set_lock_tag(group->group_id, &tag);
 	CurrentResourceOwner = TopTransactionResourceOwner;
 	(void) LockRelease(&tag, ExclusiveLock, false);
 	CurrentResourceOwner = old;

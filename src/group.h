@@ -62,6 +62,7 @@ extern bool group_wants(const ConsumerGroup *group, int64 message_id, int32 sche
 						const text *routing_key);
 extern Concurrency group_concurrency(const ConsumerGroup *group, Concurrency asked);
 extern void group_lock(const ConsumerGroup *group);
+extern bool group_lock_if_free(int64 group_id);
 extern void group_unlock(const ConsumerGroup *group);
 
 #endif							/* SQLSTREAMS_GROUP_H */

@@ -28,11 +28,13 @@
 #include "utils/timestamp.h"
 
 #include "access.h"
+#include "compaction_sweep.h"
 #include "config.h"
 #include "duty.h"
 #include "errors.h"
 #include "idempotency_rotation.h"
 #include "janitor.h"
+#include "key_sweep.h"
 #include "partition_ahead.h"
 #include "partition_seal.h"
 #include "retention.h"
@@ -71,6 +73,8 @@ static const Duty duties[] = {
 	{"making partitions", partition_ahead_step},
 	{"sealing partitions", partition_seal_step},
 	{"dropping messages", retention_step},
+	{"removing empty compaction heads", compaction_sweep_step},
+	{"forgetting unused keys", key_sweep_step},
 	{"rotating idempotency keys", idempotency_rotation_step}
 };
 
@@ -246,8 +250,7 @@ forget_stream(Janitor *janitor, JanitorStream *entry)
 {
 	for (int i = 0; i < DUTY_COUNT; i++)
 		clear_error(&entry->duties[i]);
-	if (entry->memory.next_key != NULL)
-		pfree(entry->memory.next_key);
+	duty_memory_free(&entry->memory);
 	pairingheap_remove(janitor->heap, &entry->node);
 	(void) hash_search(janitor->streams, &entry->stream_id, HASH_REMOVE, NULL);
 }
@@ -490,6 +493,8 @@ janitor_step_failed(Janitor *janitor, const ErrorData *error)
 	int			duty = janitor->duty < DUTY_COUNT ? janitor->duty : 0;
 	DutyState  *state = &entry->duties[duty];
 	int			failures = state->failures;
+
+	duty_memory_missed(&entry->memory);
 
 	/* the lookup failed, or the commit: none of the duties is to blame */
 	if (janitor->duty >= DUTY_COUNT)

@@ -20,6 +20,29 @@ find_status(const KeyHolderTables *tables, int64 group_id, int64 message_id, Sna
 }
 
 /*
+ * Is anything known of a message to which a key was given last?  It is open in a
+ * claim, or an exception of whatever status.
+ */
+bool
+key_holder_is_known(const KeyHolderTables *tables, int64 group_id, const KeyLease *lease, Snapshot snapshot)
+{
+	bool		has_claim = lease->holder_count > 0 && lease_exists(tables->leases, lease->claim_id, snapshot);
+
+	for (int i = 0; i < lease->holder_count; i++)
+	{
+		int64		holder = lease->holders[i];
+
+		if (holder <= tables->stream->purged_through)
+			continue;
+		if (has_claim && !lease_is_resolved(tables->leases, lease->claim_id, holder, snapshot))
+			return true;
+		if (find_status(tables, group_id, holder, snapshot) != 0)
+			return true;
+	}
+	return false;
+}
+
+/*
  * The first message that has a key, of those to which it was given last; 0 when
  * the key is free.  They have it while they are open in their claim, ordered ones
  * also while they wait to be delivered again: which of the two, says *is_open.

@@ -17,6 +17,8 @@ typedef struct KeyHolderTables
 	StateTable *exceptions;
 } KeyHolderTables;
 
+extern bool key_holder_is_known(const KeyHolderTables *tables, int64 group_id, const KeyLease *lease,
+								Snapshot snapshot);
 extern int64 key_holder_find(const KeyHolderTables *tables, int64 group_id, const KeyLease *lease,
 							 Snapshot snapshot, bool *is_open);
 

@@ -20,6 +20,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/snapmgr.h"
 
 #include "key_lease.h"
 
@@ -75,25 +76,58 @@ fill_from_row(KeyLease *lease, StateTable *table, HeapTuple tuple)
 	lease->deferred_from = DatumGetInt64(values[Anum_key_deferred_from - 1]);
 }
 
+/* Begin to read the rows of a key. */
+static void
+begin_scan_of_key(StateScan *scan, StateTable *table, int64 group_id, const text *key, Snapshot snapshot)
+{
+	ScanKeyData keys[2];
+
+	ScanKeyInit(&keys[0], Anum_key_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
+	ScanKeyInit(&keys[1], Anum_key_message_key, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(key));
+	keys[1].sk_collation = C_COLLATION_OID;
+	state_scan_begin(scan, table, state_table_primary_key(table), snapshot, 2, keys);
+}
+
 /* Find the row of a key; false when the snapshot shows none. */
 bool
 key_lease_find(StateTable *table, int64 group_id, const text *key, Snapshot snapshot, KeyLease *lease)
 {
 	StateScan	scan;
-	ScanKeyData keys[2];
 	HeapTuple	tuple;
 	bool		found;
 
-	ScanKeyInit(&keys[0], Anum_key_group_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group_id));
-	ScanKeyInit(&keys[1], Anum_key_message_key, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(key));
-	keys[1].sk_collation = C_COLLATION_OID;
-	state_scan_begin(&scan, table, state_table_primary_key(table), snapshot, 2, keys);
+	begin_scan_of_key(&scan, table, group_id, key, snapshot);
 	tuple = state_scan_next(&scan, BackwardScanDirection);
 	found = HeapTupleIsValid(tuple);
 	if (found)
 		fill_from_row(lease, table, tuple);
 	state_scan_end(&scan);
 	return found;
+}
+
+/*
+ * May messages wait for a key?  An open claim may be writing its row: then the
+ * one before counts, too, for the claim may roll back.
+ */
+bool
+key_lease_may_be_awaited(StateTable *table, int64 group_id, const text *key)
+{
+	SnapshotData snapshot;
+	StateScan	scan;
+	HeapTuple	tuple;
+	bool		isnull;
+	bool		is_awaited = false;
+
+	InitDirtySnapshot(snapshot);
+	begin_scan_of_key(&scan, table, group_id, key, &snapshot);
+	do
+	{
+		tuple = state_scan_next(&scan, BackwardScanDirection);
+		if (HeapTupleIsValid(tuple))
+			is_awaited = DatumGetBool(heap_getattr(tuple, Anum_key_deferred, RelationGetDescr(table->rel), &isnull));
+	} while (HeapTupleIsValid(tuple) && !is_awaited && TransactionIdIsValid(snapshot.xmin));
+	state_scan_end(&scan);
+	return is_awaited;
 }
 
 /* The index by which keys are found by the claim of their holders. */
@@ -190,6 +224,44 @@ key_lease_list_of_group(StateTable *table, int64 group_id, Snapshot snapshot)
 	}
 	state_scan_end(&scan);
 	return leases;
+}
+
+/*
+ * Begin a piece of a walk over the rows of all groups, after the row with this
+ * primary key (key NULL: at the start).
+ */
+void
+key_lease_walk_begin(StateWalk *walk, StateTable *table, Snapshot snapshot, int64 group_id,
+					 text *key, int64 version, int64 max_entries)
+{
+	Datum		after[] = {Int64GetDatum(group_id), PointerGetDatum(key), Int64GetDatum(version)};
+
+	state_walk_begin(walk, table, snapshot, key != NULL ? after : NULL, max_entries);
+}
+
+/* The next row; false at the end of the piece. */
+bool
+key_lease_walk_next(StateWalk *walk, int64 *group_id, KeyLease *lease)
+{
+	HeapTuple	tuple = state_walk_next(walk);
+	bool		isnull;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	*group_id = DatumGetInt64(heap_getattr(tuple, Anum_key_group_id, RelationGetDescr(walk->table->rel), &isnull));
+	fill_from_row(lease, walk->table, tuple);
+	return true;
+}
+
+/* Where the walk is: a copy of the key, and the rest of the primary key. */
+text *
+key_lease_walk_place(StateWalk *walk, int64 *group_id, int64 *version)
+{
+	bool		isnull;
+
+	*group_id = DatumGetInt64(slot_getattr(walk->slot, Anum_key_group_id, &isnull));
+	*version = DatumGetInt64(slot_getattr(walk->slot, Anum_key_version, &isnull));
+	return DatumGetTextPCopy(slot_getattr(walk->slot, Anum_key_message_key, &isnull));
 }
 
 /* Insert the row of a key.  The version is higher than any before. */

@@ -8,6 +8,7 @@
 
 #include "group.h"
 #include "state_table.h"
+#include "state_walk.h"
 
 #include "nodes/pg_list.h"
 
@@ -28,10 +29,15 @@ extern void key_lease_open(const Stream *stream, StateTable *table);
 extern bool key_lease_open_to_read(const Stream *stream, StateTable *table);
 extern bool key_lease_find(StateTable *table, int64 group_id, const text *key, Snapshot snapshot,
 						   KeyLease *lease);
+extern bool key_lease_may_be_awaited(StateTable *table, int64 group_id, const text *key);
 extern bool key_lease_is_awaited(StateTable *table, int64 group_id, int64 claim_id, Snapshot snapshot);
 extern List *key_lease_list_of_claim(StateTable *table, int64 group_id, int64 claim_id, bool with_deferred_only,
 									 Snapshot snapshot);
 extern List *key_lease_list_of_group(StateTable *table, int64 group_id, Snapshot snapshot);
+extern void key_lease_walk_begin(StateWalk *walk, StateTable *table, Snapshot snapshot, int64 group_id,
+								 text *key, int64 version, int64 max_entries);
+extern bool key_lease_walk_next(StateWalk *walk, int64 *group_id, KeyLease *lease);
+extern text *key_lease_walk_place(StateWalk *walk, int64 *group_id, int64 *version);
 extern void key_lease_insert(StateTable *table, int64 group_id, int64 version, const KeyLease *lease);
 extern void key_lease_delete_of_group(StateTable *table, int64 group_id);
 extern void key_lease_delete(StateTable *table, const KeyLease *lease);

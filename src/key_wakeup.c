@@ -30,21 +30,28 @@ key_wakeup_if_awaited(OutcomeWriter *writer, int64 claim_id)
 		outcome_wake(writer, claim_id, NULL, false);
 }
 
-/* Leave a wake-up if messages wait for the key of one. */
+/*
+ * Leave a wake-up if messages wait for the key of one that was delivered in a
+ * claim (0: in none that is known).  When the message has left the log its key is
+ * one of those of the claim.
+ */
 void
-key_wakeup_of_message(OutcomeWriter *writer, int64 message_id)
+key_wakeup_of_message(OutcomeWriter *writer, int64 claim_id, int64 message_id)
 {
-	text	   *key = outcome_copy_key(writer, message_id);
 	StateTable	keys;
-	SnapshotData snapshot;
-	KeyLease	lease;
+	text	   *key;
 	bool		is_awaited;
 
+	if (!outcome_copy_key(writer, message_id, &key))
+	{
+		if (claim_id != 0)
+			key_wakeup_if_awaited(writer, claim_id);
+		return;
+	}
 	if (key == NULL)
 		return;
-	InitDirtySnapshot(snapshot);
 	key_lease_open(writer->stream, &keys);
-	is_awaited = key_lease_find(&keys, writer->group->group_id, key, &snapshot, &lease) && lease.has_deferred;
+	is_awaited = key_lease_may_be_awaited(&keys, writer->group->group_id, key);
 	state_table_close(&keys);
 	if (is_awaited)
 		outcome_wake(writer, 0, key, false);

@@ -8,7 +8,7 @@
 #include "outcome.h"
 
 extern void key_wakeup_if_awaited(OutcomeWriter *writer, int64 claim_id);
-extern void key_wakeup_of_message(OutcomeWriter *writer, int64 message_id);
+extern void key_wakeup_of_message(OutcomeWriter *writer, int64 claim_id, int64 message_id);
 extern void key_wakeup_of_group(OutcomeWriter *writer);
 extern void key_wakeup_after_loss(OutcomeWriter *writer, List *segments);
 

@@ -439,7 +439,7 @@ lease_lock_claim_if_free(LeaseTables *tables, int64 group_id, int64 claim_id)
 
 	if (segments != NIL)
 		is_free = state_table_lock_if_free(&tables->leases, &((LeaseSegment *) linitial(segments))->tid,
-										   snapshot, LockTupleExclusive);
+										   snapshot, LockTupleExclusive) != TM_WouldBlock;
 	UnregisterSnapshot(snapshot);
 	return is_free;
 }

@@ -189,6 +189,17 @@ log_partition_replace(int64 stream_id, LogPartition *row)
 	CommandCounterIncrement();
 }
 
+/* Forget a partition whose row was read. */
+void
+log_partition_delete(LogPartition *row)
+{
+	StateTable	table;
+
+	open_table(&table);
+	(void) state_table_delete(&table, &row->tid, true);
+	state_table_close(&table);
+}
+
 /* Forget the partitions of a stream that is being dropped. */
 void
 log_partition_delete_of_stream(int64 stream_id)

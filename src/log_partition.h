@@ -30,6 +30,7 @@ extern void log_partition_add(int64 stream_id, int64 number);
 extern int	log_partition_list(int64 stream_id, Snapshot snapshot, LogPartition **rows);
 extern LogPartition *log_partition_find(LogPartition *rows, int count, int64 number);
 extern void log_partition_replace(int64 stream_id, LogPartition *row);
+extern void log_partition_delete(LogPartition *row);
 extern void log_partition_delete_of_stream(int64 stream_id);
 
 #endif							/* SQLSTREAMS_LOG_PARTITION_H */

@@ -19,6 +19,7 @@
 #include "config.h"
 #include "delivery_log.h"
 #include "exception_group.h"
+#include "key_purge.h"
 #include "lease.h"
 #include "log_partition.h"
 #include "message_drop.h"
@@ -115,7 +116,14 @@ purge_claims(const Stream *stream, int64 last)
 	PushActiveSnapshot(GetLatestSnapshot());
 	lease_open(stream, &tables);
 	foreach(cell, config_list_groups(stream, GetActiveSnapshot()))
-		purge_claims_of_group(&tables, ((ConfigGroup *) lfirst(cell))->group_id, last);
+	{
+		const ConfigGroup *config = lfirst(cell);
+		ConsumerGroup group;
+
+		purge_claims_of_group(&tables, config->group_id, last);
+		if (group_lookup_if_exists(stream, config->name, &group))
+			key_purge_group(stream, &group, last, GetActiveSnapshot());
+	}
 	lease_close(&tables);
 	PopActiveSnapshot();
 }

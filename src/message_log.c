@@ -184,6 +184,25 @@ is_key_index(Relation index)
 		IsA(test->arg, Var) && ((Var *) test->arg)->varattno == Anum_log_message_key;
 }
 
+/* The index of a partition on message keys, or InvalidOid when it is missing. */
+Oid
+message_log_find_key_index(Relation rel)
+{
+	ListCell   *cell;
+
+	foreach(cell, RelationGetIndexList(rel))
+	{
+		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
+		bool		is_found = index->rd_rel->relam == BTREE_AM_OID && index->rd_index->indisvalid &&
+			is_key_index(index);
+
+		index_close(index, AccessShareLock);
+		if (is_found)
+			return lfirst_oid(cell);
+	}
+	return InvalidOid;
+}
+
 /* Is this the index that a log has on ids? */
 static bool
 is_id_index(Relation index)

@@ -46,6 +46,7 @@ typedef struct LogShape
 typedef struct LogScan LogScan;
 
 extern void message_log_check_columns(Relation rel);
+extern Oid	message_log_find_key_index(Relation rel);
 extern void message_log_find_shape(Relation rel, LogShape *shape);
 extern void message_log_check_access(const Stream *stream);
 extern void message_log_append(const Stream *stream, LogMessage **messages, int count);
@@ -55,6 +56,7 @@ extern void message_log_scan_seek(LogScan *scan, int64 from_id, int64 to_id);
 extern bool message_log_scan_next(LogScan *scan);
 extern int64 message_log_scan_id(const LogScan *scan);
 extern int64 message_log_scan_searched_to(const LogScan *scan);
+extern bool message_log_scan_has_skipped(const LogScan *scan);
 extern void message_log_scan_row(LogScan *scan, Datum **values, bool **isnull);
 extern void message_log_scan_end(LogScan *scan);
 extern bool message_log_find_created_at(const Stream *stream, Snapshot snapshot, int64 from_id, int64 to_id,

@@ -24,6 +24,7 @@ struct LogScan
 	int64		to_id;			/* the last id of interest */
 	int64		searched_to;	/* no row up to it is still to be returned */
 	int64		number;			/* of the current partition */
+	int64		first_number;	/* of that where the range begins */
 	int64		id;				/* of the current row */
 	Relation	rel;			/* the current partition; NULL: not opened yet */
 	Relation	index;
@@ -84,6 +85,7 @@ message_log_scan_seek(LogScan *scan, int64 from_id, int64 to_id)
 	scan->to_id = to_id;
 	scan->searched_to = from_id - 1;
 	scan->number = number;
+	scan->first_number = number;
 	if (scan->rel != NULL)
 		rescan_partition(scan);
 }
@@ -165,6 +167,16 @@ int64
 message_log_scan_searched_to(const LogScan *scan)
 {
 	return scan->searched_to;
+}
+
+/*
+ * Has the log no partition for the start of the range, which was searched, though
+ * it has a later one?
+ */
+bool
+message_log_scan_has_skipped(const LogScan *scan)
+{
+	return scan->number > scan->first_number;
 }
 
 /* The columns of the current row, valid until the scan moves. */

@@ -339,18 +339,22 @@ outcome_wake(OutcomeWriter *writer, int64 claim_id, text *key, bool is_rescan)
 							writer->not_before);
 }
 
-/* A copy of a message's key; NULL when it has none, or has left the log. */
-text *
-outcome_copy_key(OutcomeWriter *writer, int64 message_id)
+/*
+ * Set *key to a copy of a message's key, NULL when it has none; false when the
+ * message has left the log.
+ */
+bool
+outcome_copy_key(OutcomeWriter *writer, int64 message_id, text **key)
 {
 	Datum	   *row;
 	bool	   *isnull;
 
 	open_exceptions(writer);
 	if (!find_message(writer, message_id))
-		return NULL;
+		return false;
 	message_log_scan_row(writer->log_scan, &row, &isnull);
-	return isnull[Anum_log_message_key - 1] ? NULL : DatumGetTextPCopy(row[Anum_log_message_key - 1]);
+	*key = isnull[Anum_log_message_key - 1] ? NULL : DatumGetTextPCopy(row[Anum_log_message_key - 1]);
+	return true;
 }
 
 /* End writing. */

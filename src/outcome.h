@@ -51,7 +51,7 @@ extern void outcome_write(OutcomeWriter *writer, const LeaseSegment *segment, in
 						  Outcome outcome, text *error, int64 delay_us);
 extern void outcome_write_all(OutcomeWriter *writer, const LeaseSegment *segment, Outcome outcome);
 extern void outcome_wake(OutcomeWriter *writer, int64 claim_id, text *key, bool is_rescan);
-extern text *outcome_copy_key(OutcomeWriter *writer, int64 message_id);
+extern bool outcome_copy_key(OutcomeWriter *writer, int64 message_id, text **key);
 extern void outcome_end(OutcomeWriter *writer);
 
 #endif							/* SQLSTREAMS_OUTCOME_H */

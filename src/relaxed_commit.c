@@ -7,6 +7,9 @@
  * if it wrote nothing else.  So the claim notes where its WAL ends, and just
  * before commit that must still be where the transaction's ends; then
  * synchronous_commit is off for this one commit.
+ *
+ * The same goes for maintenance that others may wait for and that is done again
+ * when it is lost.
  */
 #include "postgres.h"
 
@@ -15,20 +18,19 @@
 #include "utils/guc.h"
 
 #include "relaxed_commit.h"
-#include "settings.h"
 
-/* Where the WAL of the claim ends; invalid when nothing may be relaxed. */
-static XLogRecPtr claim_end = InvalidXLogRecPtr;
+/* Where the WAL ends that may be lost; invalid when nothing may be relaxed. */
+static XLogRecPtr relaxed_end = InvalidXLogRecPtr;
 
-/* Turn the flush off before the commit of a transaction that only claimed. */
+/* Turn the flush off before the commit of a transaction that did nothing else. */
 static void
 transaction_callback(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_PRE_COMMIT && claim_end != InvalidXLogRecPtr &&
-		claim_end == XactLastRecEnd && synchronous_commit > SYNCHRONOUS_COMMIT_OFF)
+	if (event == XACT_EVENT_PRE_COMMIT && relaxed_end != InvalidXLogRecPtr &&
+		relaxed_end == XactLastRecEnd && synchronous_commit > SYNCHRONOUS_COMMIT_OFF)
 		(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
 								 GUC_ACTION_LOCAL, true, 0, false);
-	claim_end = InvalidXLogRecPtr;
+	relaxed_end = InvalidXLogRecPtr;
 }
 
 /* Register the callback.  Called once, when the library is loaded. */
@@ -47,11 +49,10 @@ relaxed_commit_is_clean(void)
 
 /*
  * Let this transaction commit without waiting, if nothing more is written in
- * it.  Called at the end of a claim that began in a clean transaction.
+ * it.  Called at the end of what may be lost, which began in a clean transaction.
  */
 void
 relaxed_commit_allow(void)
 {
-	if (sqlstreams_relaxed_claim)
-		claim_end = XactLastRecEnd;
+	relaxed_end = XactLastRecEnd;
 }

@@ -415,7 +415,7 @@ resolution_resolve(const Stream *stream, const ConsumerGroup *group, int64 claim
 	for (int64 i = 0; call.has_keys && others == NULL && i < call.named_count; i++)
 	{
 		if (call.named[i].outcome != OUTCOME_DEFERRED)
-			key_wakeup_of_message(&call.writer, call.named[i].message_id);
+			key_wakeup_of_message(&call.writer, claim_id, call.named[i].message_id);
 	}
 	*dead_count = call.writer.dead_count;
 	outcome_end(&call.writer);

@@ -357,11 +357,11 @@ state_table_lock(StateTable *table, ItemPointer tid, Snapshot snapshot, LockTupl
 	return lock_row(table, tid, snapshot, mode, LockWaitBlock);
 }
 
-/* Lock the row at a place until the transaction ends; false when others have it. */
-bool
+/* As state_table_lock, but TM_WouldBlock when others have the row. */
+TM_Result
 state_table_lock_if_free(StateTable *table, ItemPointer tid, Snapshot snapshot, LockTupleMode mode)
 {
-	return lock_row(table, tid, snapshot, mode, LockWaitSkip) != TM_WouldBlock;
+	return lock_row(table, tid, snapshot, mode, LockWaitSkip);
 }
 
 /* Begin to look rows up by the first column of the primary key, a text. */

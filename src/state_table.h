@@ -51,8 +51,8 @@ extern bool state_table_insert_unless_exists(StateTable *table, Datum *values, b
 extern TM_Result state_table_delete(StateTable *table, ItemPointer tid, bool wait);
 extern TM_Result state_table_lock(StateTable *table, ItemPointer tid, Snapshot snapshot,
 								  LockTupleMode mode);
-extern bool state_table_lock_if_free(StateTable *table, ItemPointer tid, Snapshot snapshot,
-									 LockTupleMode mode);
+extern TM_Result state_table_lock_if_free(StateTable *table, ItemPointer tid, Snapshot snapshot,
+										  LockTupleMode mode);
 extern void state_lookup_begin(StateLookup *lookup, StateTable *table, Snapshot snapshot);
 extern bool state_lookup_find(StateLookup *lookup, text *key);
 extern void state_lookup_end(StateLookup *lookup);

@@ -27,6 +27,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/varlena.h"
 
@@ -374,6 +375,33 @@ bool
 stream_is_current(const Stream *stream)
 {
 	return stream->generation == cache_generation;
+}
+
+/*
+ * Has nobody purged messages of the stream since it was looked up, nor begun to
+ * change it?  The cache would tell only what is committed.
+ */
+bool
+stream_is_unchanged_for_sure(const Stream *stream)
+{
+	Relation	rel = table_open(stream_config_table_oid("stream"), AccessShareLock);
+	SnapshotData snapshot;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		isnull;
+	bool		is_unchanged;
+
+	InitDirtySnapshot(snapshot);
+	ScanKeyInit(&key, Anum_stream_id, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(stream->stream_id));
+	scan = systable_beginscan(rel, stream_config_table_oid("stream_pkey"), true, &snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	is_unchanged = HeapTupleIsValid(tuple) &&
+		!TransactionIdIsValid(snapshot.xmin) && !TransactionIdIsValid(snapshot.xmax) &&
+		DatumGetInt64(heap_getattr(tuple, Anum_stream_purged_through, RelationGetDescr(rel), &isnull)) == stream->purged_through;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return is_unchanged;
 }
 
 /*

@@ -106,6 +106,7 @@ extern bool stream_lookup_any(const char *name, Stream *stream);
 extern bool stream_lookup_complete(const char *name, Stream *stream);
 extern bool stream_is_current(const Stream *stream);
 extern void stream_watch_configuration(void);
+extern bool stream_is_unchanged_for_sure(const Stream *stream);
 extern void stream_invalidate_all(void);
 extern uint64 stream_cache_generation(void);
 extern Oid	stream_schema_oid(void);
