@@ -4,7 +4,8 @@
  *
  * Partition n of stream s is message_log_<s>_<n> and holds the ids from
  * n * partition_size + 1 to (n + 1) * partition_size.  So the partition of an
- * id is known by arithmetic, and found by name.
+ * id is known by arithmetic, and found by name; one that somebody has renamed or
+ * moved to another schema, by its bounds.
  *
  * Producers and claims lock the partitions that they touch and never the
  * partitioned table, so that what happens to one partition, or to the table as
@@ -24,6 +25,8 @@
 #include "catalog/pg_inherits.h"
 #include "common/int.h"
 #include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "nodes/primnodes.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -163,37 +166,6 @@ partition_shape(const Stream *stream, int64 number)
 	return place->log_oid == stream->log_oid && place->number == number ? place->shape : unknown;
 }
 
-/*
- * Open a partition of the stream's log with a lock, or return NULL when there
- * is none.  With a snapshot, a partition that this snapshot shows is found.
- */
-Relation
-partition_open(const Stream *stream, int64 number, Snapshot snapshot, LOCKMODE lockmode)
-{
-	KnownPartition *place = known_place(stream->log_oid, number);
-	Relation	rel;
-	Oid			oid;
-
-	if (place->log_oid == stream->log_oid && place->number == number)
-	{
-		rel = open_and_check(stream, number, place->oid, lockmode);
-		if (rel != NULL)
-			return rel;
-	}
-	oid = find_by_name(stream, number, snapshot);
-	return OidIsValid(oid) ? open_and_check(stream, number, oid, lockmode) : NULL;
-}
-
-/* Is there a partition with this number, attached to the log?  Locks nothing. */
-bool
-partition_exists(const Stream *stream, int64 number)
-{
-	Oid			oid = find_by_name(stream, number, NULL);
-
-	return OidIsValid(oid) && get_rel_relispartition(oid) &&
-		get_partition_parent(oid, true) == stream->log_oid;
-}
-
 /* The number in a partition's name, or -1 when it has another name. */
 static int64
 number_in_name(const Stream *stream, const char *name)
@@ -210,7 +182,42 @@ number_in_name(const Stream *stream, const char *name)
 	return *end == '\0' && errno == 0 ? number : -1;
 }
 
-/* The number of a table that is attached to the log, or -1 if it has none. */
+/* One end of a partition's range, or 0 when it is none that we make. */
+static int64
+bound_value(List *datums)
+{
+	PartitionRangeDatum *datum = list_length(datums) == 1 ? linitial(datums) : NULL;
+
+	if (datum == NULL || datum->kind != PARTITION_RANGE_DATUM_VALUE || !IsA(datum->value, Const))
+		return 0;
+	return DatumGetInt64(((Const *) datum->value)->constvalue);
+}
+
+/* The number that a partition's range of ids has, or -1 for another range. */
+static int64
+number_of_bounds(const Stream *stream, HeapTuple tuple, TupleDesc desc)
+{
+	bool		isnull;
+	Datum		value = heap_getattr(tuple, Anum_pg_class_relpartbound, desc, &isnull);
+	PartitionBoundSpec *bounds;
+	int64		first_id;
+	int64		number;
+
+	if (isnull)
+		return -1;
+	bounds = stringToNode(TextDatumGetCString(value));
+	first_id = bound_value(bounds->lowerdatums);
+	if (first_id <= 0)
+		return -1;
+	number = partition_number(stream, first_id);
+	return partition_first_id(stream, number) == first_id &&
+		partition_last_id(stream, number) + 1 == bound_value(bounds->upperdatums) ? number : -1;
+}
+
+/*
+ * The number of a table that is attached to the log, or -1 if it has none.  It
+ * may have been given another name or schema.
+ */
 static int64
 find_number(const Stream *stream, Oid oid, Snapshot snapshot)
 {
@@ -224,8 +231,10 @@ find_number(const Stream *stream, Oid oid, Snapshot snapshot)
 	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(oid));
 	scan = systable_beginscan(rel, ClassOidIndexId, true, snapshot, 1, &key);
 	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
+	if (HeapTupleIsValid(tuple) && ((Form_pg_class) GETSTRUCT(tuple))->relnamespace == stream_schema_oid())
 		number = number_in_name(stream, NameStr(((Form_pg_class) GETSTRUCT(tuple))->relname));
+	if (HeapTupleIsValid(tuple) && number < 0)
+		number = number_of_bounds(stream, tuple, RelationGetDescr(rel));
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return number;
@@ -281,6 +290,63 @@ int
 partition_list(const Stream *stream, StreamPartition **partitions)
 {
 	return list_partitions(stream, NULL, partitions);
+}
+
+/* A partition that has another name than it was given, or InvalidOid. */
+static Oid
+find_by_bounds(const Stream *stream, int64 number, Snapshot snapshot)
+{
+	StreamPartition *partitions;
+	int			count = list_partitions(stream, snapshot, &partitions);
+
+	for (int i = 0; i < count; i++)
+	{
+		if (partitions[i].number == number)
+			return partitions[i].oid;
+	}
+	return InvalidOid;
+}
+
+/*
+ * Open a partition of the stream's log with a lock, or return NULL when there
+ * is none.  With a snapshot, a partition that this snapshot shows is found.
+ */
+Relation
+partition_open(const Stream *stream, int64 number, Snapshot snapshot, LOCKMODE lockmode)
+{
+	KnownPartition *place = known_place(stream->log_oid, number);
+	Relation	rel = NULL;
+	Oid			oid;
+
+	if (place->log_oid == stream->log_oid && place->number == number)
+		rel = open_and_check(stream, number, place->oid, lockmode);
+	if (rel != NULL)
+		return rel;
+	oid = find_by_name(stream, number, snapshot);
+	if (OidIsValid(oid))
+		rel = open_and_check(stream, number, oid, lockmode);
+	if (rel != NULL)
+		return rel;
+	oid = find_by_bounds(stream, number, snapshot);
+	return OidIsValid(oid) ? open_and_check(stream, number, oid, lockmode) : NULL;
+}
+
+/* The partition with a number, attached to the log, or InvalidOid.  Locks nothing. */
+static Oid
+find_attached(const Stream *stream, int64 number)
+{
+	Oid			oid = find_by_name(stream, number, NULL);
+
+	if (OidIsValid(oid) && get_rel_relispartition(oid) && get_partition_parent(oid, true) == stream->log_oid)
+		return oid;
+	return find_by_bounds(stream, number, NULL);
+}
+
+/* Is there a partition with this number, attached to the log? */
+bool
+partition_exists(const Stream *stream, int64 number)
+{
+	return OidIsValid(find_attached(stream, number));
 }
 
 /*
@@ -429,15 +495,16 @@ bool
 partition_drop_if_free(const Stream *stream, int64 number)
 {
 	AccessState saved;
-	Oid			oid = find_by_name(stream, number, NULL);
+	Oid			oid = find_attached(stream, number);
 
 	if (!OidIsValid(oid))
 		return true;
 	if (!lock_to_drop_if_free(stream, oid))
 		return false;
 	access_become_extension(&saved);
-	storage_execute(psprintf("DROP TABLE sqlstreams.message_log_" INT64_FORMAT "_" INT64_FORMAT,
-							 stream->stream_id, number));
+	storage_execute(psprintf("DROP TABLE %s",
+							 quote_qualified_identifier(get_namespace_name(get_rel_namespace(oid)),
+														get_rel_name(oid))));
 	access_restore(&saved);
 	return true;
 }
