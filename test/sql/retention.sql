@@ -41,7 +41,7 @@ SELECT lives_ok($$ SELECT sqlstreams.resume_maintenance('s') $$, 'go on');
 CALL sqlstreams.maintain();
 SELECT is(pg_temp.states('s'), '21-30 sealed, 31-40 open, 41-50 open, 51-60 open', 'they are gone');
 SELECT is((SELECT min(message_id) FROM sqlstreams.peek('s', 1, 100)), 21::bigint, 'with their messages');
-SELECT ok((SELECT bool_and(dropped_at <= clock_timestamp()) FROM sqlstreams.log_partition WHERE stream_id = :id AND number < 2), 'when, is written down');
+SELECT is_empty(format('SELECT FROM sqlstreams.log_partition WHERE stream_id = %s AND number < 2', :id), 'and what was known of them');
 
 -- a partition in the middle never goes before the lower ones
 SELECT is(pg_temp.fill('s', 15), 50::bigint, 'more messages');
