@@ -254,6 +254,46 @@ cursor_read(const Stream *stream, int64 group_id, Snapshot snapshot, GroupCursor
 	return found;
 }
 
+/* Does a snapshot show a cursor of a group with an id between two others? */
+static bool
+exists_between(StateTable *table, int64 after_id, int64 before_id, Snapshot snapshot)
+{
+	StateScan	scan;
+	ScanKeyData keys[2];
+	bool		found;
+
+	ScanKeyInit(&keys[0], Anum_cursor_group_id, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(after_id));
+	ScanKeyInit(&keys[1], Anum_cursor_group_id, BTLessStrategyNumber, F_INT8LT, Int64GetDatum(before_id));
+	state_scan_begin(&scan, table, state_table_primary_key(table), snapshot, 2, keys);
+	found = HeapTupleIsValid(state_scan_next(&scan, ForwardScanDirection));
+	state_scan_end(&scan);
+	return found;
+}
+
+/*
+ * Does a snapshot show a cursor of a group that is not among these, whose ids
+ * rise?
+ */
+bool
+cursor_exists_of_others(const Stream *stream, const int64 *group_ids, int count, Snapshot snapshot)
+{
+	StateTable	table;
+	int64		after_id = 0;
+	bool		found = false;
+
+	if (!state_table_open_to_read(&table, stream->cursor_oid, cursor_column_types, CURSOR_COLUMNS))
+		return false;
+	for (int i = 0; i <= count && !found; i++)
+	{
+		int64		before_id = i < count ? group_ids[i] : PG_INT64_MAX;
+
+		found = exists_between(&table, after_id, before_id, snapshot);
+		after_id = before_id;
+	}
+	state_table_close(&table);
+	return found;
+}
+
 /* Before what time the snapshot shows that no ready exception is due. */
 TimestampTz
 cursor_read_due_from(const Stream *stream, int64 group_id, Snapshot snapshot)

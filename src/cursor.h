@@ -52,6 +52,7 @@ typedef struct GroupCursor
 
 extern void cursor_create(const Stream *stream, int64 group_id, int64 claimed);
 extern bool cursor_read(const Stream *stream, int64 group_id, Snapshot snapshot, GroupCursor *cursor);
+extern bool cursor_exists_of_others(const Stream *stream, const int64 *group_ids, int count, Snapshot snapshot);
 extern TimestampTz cursor_read_due_from(const Stream *stream, int64 group_id, Snapshot snapshot);
 extern void cursor_load(const Stream *stream, const ConsumerGroup *group, GroupCursor *cursor);
 extern void cursor_write(const Stream *stream, int64 group_id, GroupCursor *cursor);

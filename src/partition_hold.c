@@ -8,8 +8,9 @@
  * A group needs every message that it has not claimed, the messages of its claims
  * that are not resolved, and those of its exceptions that are not dead.  All of
  * that is read with one snapshot: claiming, resolving and taking over move a
- * message from one to the other in one transaction.  A group without a cursor, as
- * there are while a dump is being restored, needs everything.
+ * message from one to the other in one transaction.  A group without a cursor and
+ * a cursor without a group, as there are while a dump is being restored, need
+ * everything.
  */
 #include "postgres.h"
 
@@ -179,15 +180,35 @@ add_group(const Stream *stream, const ConfigGroup *group, int64 to_id, Snapshot 
 		hold->reason = psprintf("consumer group \"%s\" has no exceptions", group->name);
 }
 
+/*
+ * Is there the cursor of a group that the configuration does not know (yet)?  A
+ * parallel restore may load it before the configuration.
+ */
+static bool
+has_unknown_group(const Stream *stream, List *groups, Snapshot snapshot)
+{
+	int64	   *ids = palloc(sizeof(int64) * (list_length(groups) + 1));
+	int			count = 0;
+	ListCell   *cell;
+
+	foreach(cell, groups)
+		ids[count++] = ((ConfigGroup *) lfirst(cell))->group_id;
+	qsort(ids, count, sizeof(int64), id_compare);
+	return cursor_exists_of_others(stream, ids, count, snapshot);
+}
+
 /* What the groups of a stream need of its messages up to an id. */
 void
 partition_hold_by_groups(const Stream *stream, int64 to_id, Snapshot snapshot, GroupHold *hold)
 {
+	List	   *groups = config_list_groups(stream, snapshot);
 	ListCell   *cell;
 
 	hold->from_id = PG_INT64_MAX;
 	hold->reason = NULL;
-	foreach(cell, config_list_groups(stream, snapshot))
+	if (has_unknown_group(stream, groups, snapshot) && needs_lower(hold, stream->purged_through + 1))
+		hold->reason = pstrdup("a consumer group is not there yet: a restore is running");
+	foreach(cell, groups)
 		add_group(stream, lfirst(cell), to_id, snapshot, hold);
 }
 
