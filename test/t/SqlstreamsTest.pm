@@ -8,7 +8,8 @@ use Exporter 'import';
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
-our @EXPORT = qw(new_node sql sqlstate claimed is_claimed wait_for_expiry session wait_until_up);
+our @EXPORT = qw(new_node sql sqlstate claimed is_claimed wait_for_expiry session wait_until_up
+  set_and_reload worker_pid has_worker has_no_worker);
 
 # A running server with the extension, and without workers unless the settings say otherwise.
 sub new_node
@@ -80,6 +81,44 @@ sub wait_until_up
 	my ($node) = @_;
 
 	return $node->poll_query_until('postgres', 'SELECT true');
+}
+
+# Changes a setting of the server; the library must be loaded to know the extension's.
+sub set_and_reload
+{
+	my ($node, $setting, $value) = @_;
+
+	sql($node, "LOAD 'sqlstreams'; ALTER SYSTEM SET $setting = $value");
+	$node->reload;
+	return;
+}
+
+# Those that follow look without touching the extension, which could start a worker.
+
+# The pid of a database's worker.
+sub worker_pid
+{
+	my ($node, $database) = @_;
+
+	return sql($node, sprintf "SELECT pid FROM pg_stat_activity WHERE backend_type = 'sqlstreams worker' AND datname = '%s'", $database // 'postgres');
+}
+
+# Waits until a database has a worker.
+sub has_worker
+{
+	my ($node, $database, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok($node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'sqlstreams worker' AND datname = '$database'"), $name);
+}
+
+# Waits until it has none.
+sub has_no_worker
+{
+	my ($node, $database, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok($node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'sqlstreams worker' AND datname = '$database'"), $name);
 }
 
 1;
