@@ -142,7 +142,7 @@ remove_keys(Sweep *sweep)
 	/* whoever had one of the keys before may have made a partition */
 	InvalidateCatalogSnapshot();
 	partition_count = partition_list(sweep->stream, &partitions);
-	message_log_find_compacted(sweep->stream, partitions, partition_count, sweep->keys, sweep->key_count, STEP_LOOKS);
+	message_log_find_compacted(sweep->stream, partitions, partition_count, sweep->keys, sweep->key_count);
 	for (int i = 0; i < sweep->key_count; i++)
 	{
 		if (sweep->keys[i].is_found)

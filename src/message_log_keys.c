@@ -18,13 +18,17 @@
 #include "compat.h"
 #include "message_log_keys.h"
 
+/* How many messages of a key that are not compacted are passed in a partition. */
+#define MAX_PASSED 20
+
 /*
- * Has a partition a compacted message of a key, after an id?  True also when
- * *rows_left rows were not enough to tell.
+ * Has a partition a compacted message of a key, after an id?  True also when that
+ * takes too long to tell.
  */
 static bool
-may_have_compacted(IndexScanDesc scan, TupleTableSlot *slot, text *key, int64 after_id, int64 *rows_left)
+may_have_compacted(IndexScanDesc scan, TupleTableSlot *slot, text *key, int64 after_id)
 {
+	int			passed_count = 0;
 	ScanKeyData keys[2];
 	bool		is_null = true;
 
@@ -34,7 +38,7 @@ may_have_compacted(IndexScanDesc scan, TupleTableSlot *slot, text *key, int64 af
 	while (is_null && index_getnext_slot(scan, ForwardScanDirection, slot))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if ((*rows_left)-- <= 0)
+		if (passed_count++ == MAX_PASSED)
 			return true;
 		(void) slot_getattr(slot, Anum_log_compaction_rank, &is_null);
 	}
@@ -43,7 +47,7 @@ may_have_compacted(IndexScanDesc scan, TupleTableSlot *slot, text *key, int64 af
 
 /* Look for the keys that were not found yet in a partition. */
 static void
-find_in_partition(Relation rel, Oid index_oid, int64 after_id, SearchedKey *keys, int key_count, int64 *rows_left)
+find_in_partition(Relation rel, Oid index_oid, int64 after_id, SearchedKey *keys, int key_count)
 {
 	Relation	index = index_open(index_oid, AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
@@ -52,7 +56,7 @@ find_in_partition(Relation rel, Oid index_oid, int64 after_id, SearchedKey *keys
 	for (int i = 0; i < key_count; i++)
 	{
 		if (!keys[i].is_found)
-			keys[i].is_found = may_have_compacted(scan, slot, keys[i].key, after_id, rows_left);
+			keys[i].is_found = may_have_compacted(scan, slot, keys[i].key, after_id);
 	}
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
@@ -63,11 +67,11 @@ find_in_partition(Relation rel, Oid index_oid, int64 after_id, SearchedKey *keys
  * Find the keys of which the log has compacted messages that were not purged, as
  * it is now.  A key counts as found when that cannot be told: where a partition
  * has lost its index on keys or does not have it yet, as during a restore, and
- * when max_rows messages that are not compacted were met.
+ * where there are many messages of the key that are not compacted.
  */
 void
 message_log_find_compacted(const Stream *stream, const StreamPartition *partitions, int partition_count,
-						   SearchedKey *keys, int key_count, int64 max_rows)
+						   SearchedKey *keys, int key_count)
 {
 	for (int i = 0; i < partition_count; i++)
 	{
@@ -79,7 +83,7 @@ message_log_find_compacted(const Stream *stream, const StreamPartition *partitio
 		rel = partition_open(stream, partitions[i].number, NULL, AccessShareLock);
 		index = rel != NULL ? message_log_find_key_index(rel) : InvalidOid;
 		if (OidIsValid(index))
-			find_in_partition(rel, index, stream->purged_through, keys, key_count, &max_rows);
+			find_in_partition(rel, index, stream->purged_through, keys, key_count);
 		for (int k = 0; k < key_count && !OidIsValid(index); k++)
 			keys[k].is_found = true;
 		if (rel != NULL)

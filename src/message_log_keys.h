@@ -16,6 +16,6 @@ typedef struct SearchedKey
 } SearchedKey;
 
 extern void message_log_find_compacted(const Stream *stream, const StreamPartition *partitions, int partition_count,
-									   SearchedKey *keys, int key_count, int64 max_rows);
+									   SearchedKey *keys, int key_count);
 
 #endif							/* SQLSTREAMS_MESSAGE_LOG_KEYS_H */

@@ -65,6 +65,15 @@ SELECT is(sqlstreams.produce('s', '7', 'a', concurrency => 'exclusive'), 7::bigi
 SELECT is((SELECT got FROM pg_temp.take()), '7a', 'comes');
 SELECT is(pg_temp.keys(), 'a{7}', 'its key is known again');
 
+-- a row that says that a message waits, which was purged
+SELECT sqlstreams.produce('s', '8', 'a', concurrency => 'exclusive') \g /dev/null
+SELECT is((SELECT got FROM pg_temp.take()), '', 'one more of the key');
+SELECT is(pg_temp.keys(), 'a{7} awaited', 'waits for it');
+SELECT is(sqlstreams.purge_stream('s'), 8::bigint, 'both are purged');
+SELECT is(pg_temp.keys(), 'a{7} awaited', 'the row stays as it is');
+CALL sqlstreams.maintain();
+SELECT is(pg_temp.keys(), '', 'nobody uses the key');
+
 -- ordered: what is to be tried again keeps its key, what is dead its place
 CALL pg_temp.begin('ordered');
 SELECT claim AS c, got FROM pg_temp.take() \gset
