@@ -9,6 +9,7 @@ package Stress::Checker;
 use strict;
 use warnings;
 use Stress::Checker::Delivered;
+use Stress::Checker::Idempotency;
 use Stress::Checker::Keyed;
 use Stress::Checker::Produced;
 use Stress::History;
@@ -44,6 +45,7 @@ sub _check_with
 	my $report = sub { my ($kind, $detail) = @_; push @violations, [ $kind, $detail ]; return };
 	_check_errors($history, $report);
 	Stress::Checker::Produced::check($history, $report);
+	Stress::Checker::Idempotency::check($history, $report);
 	$check->($history, $report);
 	return @violations;
 }

@@ -9,7 +9,7 @@ use DBI;
 use POSIX ();
 use Time::HiRes ();
 
-use constant CONNECT_ATTEMPTS => 5;
+use constant CONNECT_SECONDS => 60;    # a server that recovers from a crash is back by then
 
 # label: the name of the process; run: the settings that all processes share;
 # records: where to write.
@@ -26,24 +26,36 @@ sub application_name
 	return "$run->{name}/$label";
 }
 
-# Connects through the libpq environment variables. $label names the session;
-# every other process does not wait for its commits to reach the disk. A new
-# session too may be taken away by the run itself: so it is tried a few times.
+# Whether the sessions of the process with this label wait for their commits to
+# reach the disk: every other one does not.
+sub is_synchronous
+{
+	my ($label) = @_;
+	return $label !~ /[02468]$/;
+}
+
+# Connects through the libpq environment variables. $label names the session. A
+# new session too may be taken away by the run itself, and the server may be
+# recovering from a crash: so it is tried for a while.
 sub connect_as
 {
 	my ($run, $label) = @_;
 	local $ENV{PGAPPNAME} = application_name($run, $label);
-	my $synchronous = $label =~ /[02468]$/ ? 'off' : 'on';
+	my $synchronous = is_synchronous($label) ? 'on' : 'off';
 	my %attributes = (RaiseError => 1, PrintError => 0, PrintWarn => 0, AutoCommit => 1);
-	for (1 .. CONNECT_ATTEMPTS)
+	my $limit = Time::HiRes::time() + CONNECT_SECONDS;
+	my $error;
+	while (Time::HiRes::time() < $limit)
 	{
-		my $dbh = eval { DBI->connect('dbi:Pg:', undef, undef, \%attributes) } or next;
-		return $dbh if eval {
+		my $dbh = eval { DBI->connect('dbi:Pg:', undef, undef, \%attributes) };
+		return $dbh if $dbh && eval {
 			$dbh->do('SET client_min_messages = warning');
 			$dbh->do("SET synchronous_commit = $synchronous");
 		};
+		$error = $@;
+		Time::HiRes::sleep(0.05);
 	}
-	die "could not connect: $@\n";
+	die "could not connect: $error\n";
 }
 
 # The open connection, made anew when there is none.
@@ -154,6 +166,21 @@ sub alone
 	my $failure = $@;
 	$records->write(send => 'rollback', $transaction) if ref $failure && !$failure->{lost};
 	die $failure;
+}
+
+# Runs $work. Returns whether it came to its end: the connection may break, what
+# recorded calls died of is for the checker to judge, and the server may refuse
+# other statements with these SQLSTATEs.
+sub attempt
+{
+	my ($self, $work, @states) = @_;
+	return 1 if eval { $work->(); 1 };
+	my $error = $@;
+	return 0 if ref $error;
+	die $error unless $self->{dbh};
+	my $failure = $self->_failure($error);
+	return 0 if $failure->{lost} || grep { $_ eq $failure->{state} } @states;
+	die $failure->{message};
 }
 
 # Runs $work as transaction() and alone() do, one or the other at random.

@@ -30,7 +30,8 @@ my %STYLES = (
 
 # client, run: as for a producer; producer: makes the messages that this
 # consumer produces; group: a Stress::Group; pops: whether it pops;
-# reconnects: whether it makes a connection for each claim.
+# reconnects: whether it makes a connection for each claim; lags: whether its group
+# falls behind now and then.
 sub new
 {
 	my ($class, %settings) = @_;
@@ -53,7 +54,8 @@ sub work
 	my $run = $self->{run};
 	while (Time::HiRes::time() < $run->{stop_at})
 	{
-		$self->_attempt($run->is_sprint ? 'sprint' : pick(%{ $self->{styles} }));
+		if ($self->{lags} && $run->is_lag) { $self->{client}->pause(2 * IDLE) }
+		else { $self->_attempt($run->is_sprint ? 'sprint' : pick(%{ $self->{styles} })) }
 	}
 	until ($run->producing_is_over && $self->_nothing_left)
 	{
@@ -84,12 +86,13 @@ sub _nothing_left
 }
 
 # Asks for messages; what is not given is random: max, lease, ack (a claim id).
-# A default lease is long, so few messages are taken with it.
+# A default lease is long and holds up whatever waits for its messages, so few are
+# taken with it, and not all the time.
 sub _ask
 {
 	my ($self, %how) = @_;
 	my $max = $how{max} // (chance(0.3) ? between(1, MAX_MESSAGES) : between(1, 20));
-	my $lease = $how{lease} // (chance(0.04) ? '' : LEASE);
+	my $lease = $how{lease} // ($self->{run}->is_time_for_long_leases && chance(0.3) ? '' : LEASE);
 	$max = min($max, 5) if $lease eq '';
 	my $claim = $self->{group}->claim($max, $lease, $how{ack});
 	$self->{client}->pause(IDLE) unless $claim;

@@ -5,7 +5,8 @@ package Stress::History;
 #
 #   transactions  name => { name, outcome, commit_sent, ended, calls, ... }
 #                 outcome: committed, rolled back or unknown (the connection
-#                 broke at the commit); ended: the earliest moment at which it
+#                 broke at the commit, or the server crashed before it was on
+#                 disk, which is_doubtful says); ended: the earliest moment at which it
 #                 may have ended: when the end was sent, or an error was on its
 #                 way before; without an answer to the end, when the last call
 #                 that was answered was sent, as an answer may be read long
@@ -25,8 +26,11 @@ package Stress::History;
 #                 no ids: of all; pattern: what the error contains
 #   exceptions    group => id => { status, attempts, delays, takeovers, error }
 #                 as they were in the end
+#   ended         'group claim' => id => how the delivery ended by the delivery log,
+#                 where it was read
 #   superseded    group => id => how often the delivery log says so
 #   log           id => token, as the log table had them in the end
+#   upkeep        a Stress::History::Upkeep
 #   errors        calls that the server refused
 #   disturbances  verb => how often somebody came in the way
 #   empty_claims  how many claims returned nothing
@@ -36,11 +40,17 @@ package Stress::History;
 
 use strict;
 use warnings;
-use List::Util qw(min);
+use List::Util qw(any max min);
+use Stress::Client;
+use Stress::History::Upkeep;
 use Stress::Policy;
 use Stress::Records;
+use Stress::Saying;
 
-use constant NO_ID => '-';    # pop may tell none
+use constant {
+	NO_ID => '-',    # pop may tell none
+	FOREVER => 9e18,
+};
 
 my %ENDS = map { $_ => 1 } qw(commit rollback prepare disconnect);
 my %CLAIMS = map { $_ => 1 } qw(claim pop claim_and_ack);
@@ -56,12 +66,14 @@ sub read
 		transactions => {}, messages => {}, claims => [], claims_by_name => {},
 		produces => [], uses => [], errors => [], log => undef, disturbances => {},
 		empty_claims => 0, claim_calls => {}, unseen_claims => {}, groups => {}, seeks => {},
-		repairs => {}, exceptions => {}, superseded => {},
+		repairs => {}, exceptions => {}, superseded => {}, ended => {}, upkeep => Stress::History::Upkeep->new,
 	}, $class;
 	Stress::Records::visit_all($directory, sub { $self->_event(@_) });
-	$_->{calls} = [] for values %{ $self->{transactions} };
 	$self->_conclude_transactions;
+	$self->_doubt_lost_commits;
+	$_->{calls} = [] for values %{ $self->{transactions} };
 	$self->_attach_uses;
+	$self->_settle_by_log;
 	return $self;
 }
 
@@ -81,15 +93,15 @@ sub undone_at
 	return min($call->{undone} // $ended, $ended);
 }
 
-# Whether a message is stored for good. The log decides where its producer
-# could not know.
+# Whether a message is stored for good. Where its producer could not know, what
+# is read of the log decides, or that somebody was given it.
 sub is_stored
 {
 	my ($self, $message) = @_;
 	return 0 if defined $message->{id} && $message->{id} == 0;
 	my $outcome = outcome($message->{call});
 	return $outcome eq 'committed' if $outcome ne 'unknown';
-	return exists $self->tokens_in_log->{ $message->{token} };
+	return exists $self->stored_tokens->{ $message->{token} };
 }
 
 # token => id of what the log table had in the end.
@@ -97,6 +109,49 @@ sub tokens_in_log
 {
 	my ($self) = @_;
 	return $self->{tokens_in_log} //= { reverse %{ $self->{log} // {} } };
+}
+
+# token => id of what was stored, as far as others than its producer know: what the
+# log had in the end, and of dropped messages what it had or groups were given.
+sub stored_tokens
+{
+	my ($self) = @_;
+	return $self->{stored_tokens} if $self->{stored_tokens};
+	my %stored = %{ $self->tokens_in_log };
+	my $upkeep = $self->{upkeep};
+	my $dropped = $upkeep->dropped_in_the_end;
+	while (my ($token, $seen) = each %{ $upkeep->{seen} })
+	{
+		$stored{$token} //= $seen->{id} if $seen->{id} <= $dropped && !$self->_may_be_lost($token, $seen->{time});
+	}
+	foreach my $claim (grep { $dropped && outcome($_->{call}) eq 'committed' } @{ $self->{claims} })
+	{
+		foreach my $row (rows($claim))
+		{
+			my ($id, $token) = @$row;
+			$stored{$token} //= $id
+			  if $id <= $dropped && $self->_is_others($token, $claim)
+			  && !$self->_may_be_lost($token, $claim->{call}{sent});
+		}
+	}
+	return $self->{stored_tokens} = \%stored;
+}
+
+# Whether a crash may have taken a message after it was seen.
+sub _may_be_lost
+{
+	my ($self, $token, $time) = @_;
+	my $message = $self->{messages}{$token} or return 0;
+	my $crash = $message->{call}{transaction}{is_doubtful} or return 0;
+	return $time < $crash->{recovered};
+}
+
+# Whether a message is the work of another transaction than the claim.
+sub _is_others
+{
+	my ($self, $token, $claim) = @_;
+	my $message = $self->{messages}{$token} or return 0;
+	return $message->{call}{transaction} != $claim->{call}{transaction};
 }
 
 # The rows of a claim: [ id, token, takeovers, attempts, delays ] each; the last
@@ -110,6 +165,7 @@ sub rows
 sub _event
 {
 	my ($self, $label, $time, $kind, $verb, $name, @fields) = @_;
+	return if $self->{upkeep}->event($label, $time, $kind, $verb, @fields);
 	if ($DISTURBANCES{$verb})
 	{
 		$self->{disturbances}{$verb}++;
@@ -130,6 +186,15 @@ sub _event
 	elsif ($verb eq 'exceptions')
 	{
 		$self->_exceptions_read(@fields);
+	}
+	elsif ($verb eq 'ended')
+	{
+		my ($group, @rows) = @fields;
+		foreach (@rows)
+		{
+			my ($claim, $id, $outcome) = split /=/;
+			$self->{ended}{"$group $claim"}{$id} = $outcome;
+		}
 	}
 	elsif ($verb eq 'superseded')
 	{
@@ -169,7 +234,8 @@ sub _end_event
 	elsif ($kind eq 'send')
 	{
 		$transaction->{commit_sent} = $time if $verb eq 'commit';
-		$transaction->{outcome} = 'rolled back' if $verb ne 'commit';
+		# who ends prepared transactions may have to try it again, another way
+		$transaction->{outcome} = $verb eq 'commit' ? undef : 'rolled back';
 		$transaction->{end_sent} = $transaction->{failed_at} // $time;
 	}
 	elsif ($kind eq 'reply')
@@ -319,6 +385,85 @@ sub _conclude_transactions
 		@$calls = grep { outcome($_) eq 'unknown' } @$calls;
 	}
 	return;
+}
+
+# After a crash of the server nobody knows of a commit that did not wait for the
+# disk, unless a later one did. Claims that are a transaction of their own need
+# not wait either.
+sub _doubt_lost_commits
+{
+	my ($self) = @_;
+	my @ended = grep { $_->{outcome} =~ /^(committed|unknown)$/ } values %{ $self->{transactions} };
+	foreach my $crash (@{ $self->{upkeep}{crashes} })
+	{
+		my $flushed = max(0, map { $_->{commit_sent} } grep {
+			$_->{outcome} eq 'committed' && $_->{commit_received} <= $crash->{sent} && _has_flushed($_)
+		} @ended);
+		foreach my $transaction (@ended)
+		{
+			my ($sent, $received) = @$transaction{qw(commit_sent commit_received)};
+			next if $sent > $crash->{recovered} || ($received // $sent) < $flushed;
+			next if defined $received && _waits_for_disk($transaction);
+			@$transaction{qw(outcome is_doubtful)} = ('unknown', $crash);
+		}
+	}
+	return;
+}
+
+# Where the delivery log was read it decides what was committed of the calls whose
+# outcome is unknown. It knows the claims of pops, too, which nobody was told.
+sub _settle_by_log
+{
+	my ($self) = @_;
+	return unless %{ $self->{ended} };
+	foreach my $name (grep { !$self->{claims_by_name}{$_} } keys %{ $self->{ended} })
+	{
+		my ($group) = split / /, $name;
+		$self->{popped}{$group}{$_} = 1 foreach keys %{ $self->{ended}{$name} };
+	}
+	foreach my $claim (@{ $self->{claims} })
+	{
+		my $ended = $self->{ended}{"$claim->{group} $claim->{id}"};
+		foreach my $use (grep { $_->{verb} ne 'extend' && outcome($_) eq 'unknown' } @{ $claim->{uses} })
+		{
+			my @ids = Stress::Saying::is_whole($use) ? map { $_->[0] } rows($claim) : Stress::Saying::named($use);
+			my $is_done = $claim->{id} eq NO_ID
+			  ? any { $self->{popped}{ $claim->{group} }{$_} } @ids
+			  : any { ($ended->{$_} // '') eq Stress::Saying::of_message($use, $_)->{outcome} } @ids;
+			_settle($use->{transaction}, $is_done);
+		}
+		_settle($claim->{call}{transaction}, 1) if $ended && outcome($claim->{call}) eq 'unknown';
+	}
+	return;
+}
+
+# Sets what became of a transaction after all.
+sub _settle
+{
+	my ($transaction, $is_committed) = @_;
+	$transaction->{outcome} = $is_committed ? 'committed' : 'rolled back';
+	$transaction->{commit_received} //= ($transaction->{is_doubtful} // {})->{recovered} // FOREVER if $is_committed;
+	return;
+}
+
+# Whether the commit of a transaction, if it wrote anything, had waited for the disk.
+sub _waits_for_disk
+{
+	my ($transaction) = @_;
+	return 1 if $transaction->{prepare};
+	return 0 unless Stress::Client::is_synchronous($transaction->{name} =~ /^(.*):/);
+	return any { $_->{verb} !~ /^(claim|savepoint|rollback_to)$/ || $_->{verb} eq 'claim' && $_->{fields}[3] ne '-' }
+	  @{ $transaction->{calls} };
+}
+
+# Whether all that was written before the commit of a transaction was on disk after
+# it: it has certainly written something itself.
+sub _has_flushed
+{
+	my ($transaction) = @_;
+	return _waits_for_disk($transaction)
+	  && any { $_->{verb} eq 'produce' && !$_->{undone} && grep { $_->{id} } @{ $_->{messages} } }
+		@{ $transaction->{calls} };
 }
 
 # Gives each claim the calls that name it, in the order of time.

@@ -29,7 +29,8 @@ sub prepare
 		name => $name, stream => $name, directory => $directory, groups => [ sort keys %groups ],
 		producers => $options{'keyed-producers'}, rate => $options{'keyed-rate'}, prepare => 0);
 	($run->{stream_id}) = $dbh->selectrow_array(
-		q{SELECT sqlstreams.create_stream(?, partition_size => ?, delivery_log => 'all')},
+		q{SELECT sqlstreams.create_stream(?, partition_size => ?, delivery_log => 'all',
+			partition_interval => '1 second', retention => '1 hour')},
 		undef, $name, $options{'partition-size'});
 	my $records = Stress::Records->new($directory, 'groups');
 	foreach my $group (@{ $run->{groups} })
@@ -65,8 +66,9 @@ sub consume
 	return;
 }
 
-# Writes down what the delivery log says of superseded messages.
-sub read_superseded
+# Writes down how the delivery log says that deliveries ended, and which messages
+# were superseded.
+sub read_delivery_log
 {
 	my ($run, $dbh) = @_;
 	my $records = Stress::Records->new($run->{directory}, 'delivery_log');
@@ -76,6 +78,16 @@ FROM sqlstreams.delivery_log_$run->{stream_id} AS d JOIN sqlstreams.consumer_gro
 WHERE g.stream = ? AND d.outcome = 'superseded' GROUP BY 1
 SQL
 	$records->write(reply => 'superseded', '-', $_->[0], split /\t/, $_->[1]) foreach @$rows;
+	$rows = $dbh->selectall_arrayref(<<"SQL", undef, $run->{stream});
+SELECT g.consumer_group, d.claim_id, d.message_id, d.outcome
+FROM sqlstreams.delivery_log_$run->{stream_id} AS d JOIN sqlstreams.consumer_groups AS g USING (group_id)
+WHERE g.stream = ? AND d.claim_id IS NOT NULL AND d.outcome IN ('ack', 'nack', 'reject', 'delay', 'release')
+SQL
+	foreach my $group (@{ $run->{groups} })
+	{
+		my @ended = map { join '=', @$_[ 1 .. 3 ] } grep { $_->[0] eq $group } @$rows;
+		$records->write(reply => 'ended', '-', $group, @ended);
+	}
 	return;
 }
 

@@ -11,12 +11,14 @@ use Stress::Client;
 use Stress::Consumer::Failing;
 use Stress::Group;
 use Stress::Random qw(pick between chance);
+use Stress::Witness;
 use Time::HiRes ();
 
 use constant {
 	PAGE => 20,              # dead messages looked at at once
 	SEEKS_FROM_GROUP => 2,   # the group with this number, and later ones, are moved
-	MAX_BACK => 300,         # ids that a group goes back, at most
+	MAX_BACK => 300,         # ids that a group goes back, at most ...
+	VERY_FAR_BACK => 4000,   # ... or now and then, to where messages may be dropped already
 	MAX_FORWARD => 30,       # and forward, perhaps past what is produced
 	QUIET => 2,              # seconds before the end in which nobody is moved
 };
@@ -37,8 +39,10 @@ sub work
 	while ((my $left = $run->{stop_at} - Time::HiRes::time()) > 0)
 	{
 		my ($verb, $what) = split /_/, pick(%DEEDS);
-		if ($verb ne 'seek') { _repair($client, $verb, $what, shuffle @groups) }
-		elsif ($left > QUIET) { _move($client, $what, @groups[ SEEKS_FROM_GROUP - 1 .. $#groups ]) }
+		$client->attempt(sub {
+			if ($verb ne 'seek') { _repair($client, $verb, $what, shuffle @groups) }
+			elsif ($left > QUIET) { _move($client, $what, @groups[ SEEKS_FROM_GROUP - 1 .. $#groups ]) }
+		});
 		Time::HiRes::sleep(rand 0.3);
 	}
 	return;
@@ -73,10 +77,12 @@ sub _move
 	my ($client, $what, @groups) = @_;
 	my $group = $groups[ rand @groups ] or return;
 	my $claimed = $group->claimed;
-	my $id = $what eq 'back' ? $claimed - between(0, MAX_BACK) : $claimed + between(2, MAX_FORWARD);
+	my $back = between(0, chance(0.2) ? VERY_FAR_BACK : MAX_BACK);
+	my $id = $what eq 'back' ? $claimed - $back : $claimed + between(2, MAX_FORWARD);
 	$id = 1 if $id < 1;
 	$client->alone_or_in_block(sub { $group->seek($what eq 'head' ? 'head' : $id) },
 		end => pick(commit => 4, rollback => 1));
+	Stress::Witness::look_at_drops($client);
 	return;
 }
 

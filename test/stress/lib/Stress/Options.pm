@@ -17,6 +17,8 @@ my %DEFAULTS = (
 	'keyed-producers' => 2,
 	'keyed-consumers' => 6,
 	'keyed-rate' => 200,
+	keepers => 2,
+	crashes => 1,
 	'drain-limit' => 120,
 	records => undef,
 	keep => 0);
@@ -30,8 +32,13 @@ was lost, skipped, invented or given to two holders at once, and that each
 message was tried again, put off and given up exactly as it should be. At the
 same time, on another stream, it does so with message keys, and checks also from
 the server's delivery log that no exclusive key was with two holders, no ordered
-message passed one before it, and no superseded one was delivered. The database
-is the one of the libpq environment variables; the streams are the run's own.
+message passed one before it, and no superseded one was delivered.
+
+Meanwhile messages and idempotency keys live for a few seconds only, and the worker
+that looks after them is terminated, switched off and on for the whole server, and
+killed, which makes the server recover: so use a server that nobody else needs. The
+database is the one of the libpq environment variables, as a superuser; the streams
+are the run's own.
 
   --duration=SECONDS     how long producers work (20)
   --seed=N               of the random choices; they also depend on timing
@@ -43,6 +50,10 @@ is the one of the libpq environment variables; the streams are the run's own.
   --keyed-producers=N    processes that produce messages with keys (2)
   --keyed-consumers=N    processes that consume them, in three groups (6)
   --keyed-rate=N         messages with keys a second, about (200)
+  --keepers=N            processes with streams of their own, of which they know at
+                         any moment what must be in them (2)
+  --crashes=N            how often the worker is killed, which makes the server
+                         recover (1)
   --drain-limit=SECONDS  how long consumers may take for the rest (120)
   --records=DIRECTORY    where to keep the records (a temporary directory,
                          removed when all is well)
@@ -60,7 +71,7 @@ sub parse
 	my $parser = Getopt::Long::Parser->new;
 	my $is_good = $parser->getoptionsfromarray(\@arguments, \%options, 'duration=f', 'seed=i',
 		'producers=i', 'consumers=i', 'groups=i', 'partition-size=i', 'rate=f',
-		'keyed-producers=i', 'keyed-consumers=i', 'keyed-rate=f', 'drain-limit=f', 'records=s', 'keep', 'help');
+		'keyed-producers=i', 'keyed-consumers=i', 'keyed-rate=f', 'keepers=i', 'crashes=i', 'drain-limit=f', 'records=s', 'keep', 'help');
 	if ($options{help})
 	{
 		print $USAGE;

@@ -13,8 +13,10 @@ use constant {
 	MAX_PADDING => 1500,
 	KEYS_PER_SECOND => 20,    # new idempotency keys that all producers share
 	KEY_WINDOW => 4,          # keys in use at one moment
+	LASTING_KEYS => 30,       # and those that are used all the time, again when they are free
 	POISON_EVERY => 3,        # seconds from one poison message to the next, about
 	MAX_WAIT => 2,            # seconds from now to a deliver_at, at most
+	OUTLAST => 6,             # seconds that a transaction may stay open, past the time of its keys
 	POISON => '!',            # how the token of a poison message ends
 };
 
@@ -81,11 +83,12 @@ sub _step
 {
 	my ($self) = @_;
 	my $client = $self->{client};
-	my $step = pick(produce => 8, savepoint => 4, nested => 1, cursor => 2, pause => 5, stall => 0.3);
+	my $step = pick(produce => 8, savepoint => 4, nested => 1, cursor => 2, pause => 5, stall => 0.3, outlast => 0.05);
 	return $self->produce_some if $step eq 'produce';
 	return $self->_fetch_from_cursor if $step eq 'cursor';
 	return $client->pause(0.03) if $step eq 'pause';
 	return $client->pause(1.5) if $step eq 'stall';
+	return $client->pause(OUTLAST) if $step eq 'outlast';
 	my $inner = sub {
 		$self->produce_some;
 		$client->savepoint(sub { $self->produce_some }, chance(0.5)) if $step eq 'nested';
@@ -214,14 +217,18 @@ sub _deliver_at
 }
 
 # Idempotency keys for some of $count messages, from the few that all producers
-# use at this moment; an empty list when the call carries none.
+# use at this moment, or all the time; an empty list when the call carries none.
 sub _keys
 {
 	my ($self, $count) = @_;
 	return unless chance(0.25);
 	my $newest = int((Time::HiRes::time() - $self->{run}{start_at}) * KEYS_PER_SECOND);
 	my $share = $count > 1 ? 0.2 : 1;
-	return map { chance($share) ? 'key' . ($newest + between(1, KEY_WINDOW)) : undef } 1 .. $count;
+	return map {
+		!chance($share) ? undef
+		  : chance(0.4) ? 'lasting' . between(1, LASTING_KEYS)
+		  : 'key' . ($newest + between(1, KEY_WINDOW))
+	} 1 .. $count;
 }
 
 sub _payload

@@ -42,6 +42,18 @@ package Stress::Records;
 #   exceptions     reply: group, id=status=attempts=delays=takeovers=error ... as they
 #                  are in the end
 #   superseded     reply: group, id ... as the delivery log has them
+#   ended          reply: group, claim=id=outcome ... as the delivery log has them
+#   seen           reply: id=token ... as the log table had them at this moment
+#   dropped        reply: the id up to which messages are dropped
+#   partitions     reply: number ... of the partitions of the log
+#   rotation       reply: phase and generation of the tables of idempotency keys,
+#                  how many transactions have produced and are open
+#   dead           reply: group=id=(1: because of a lost lease, or 0) ...
+#   setting        send: name, value in seconds                reply: name
+#   crash          no fields; reply: the server is there again
+#   upkeep         reply: what was done to maintenance, how often (not there: once)
+#   keeper         reply: name and id of a stream of Stress::Keeper
+#   found          reply: kind and detail of what it found wrong
 #
 # A statement outside of a transaction block is a transaction by itself: its
 # "send commit" comes before the call, because it may commit at any time after,

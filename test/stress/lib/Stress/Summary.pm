@@ -43,7 +43,7 @@ my @COUNTS = (
 	[ 'deliveries after a delay' => 20 ],
 	[ 'messages with deliver_at' => 30 ],
 	[ 'deliveries of poison' => 10 ],
-	[ 'messages dead in the end' => 2 ],
+	[ 'messages seen dead' => 2 ],
 	[ 'of these, of lost leases' => 1 ],
 	[ 'redrives' => 5 ],
 	[ 'messages redriven' => 1 ],
@@ -178,12 +178,14 @@ sub _count_uses
 sub _count_ends
 {
 	my ($history, $count) = @_;
-	foreach my $exception (map { values %$_ } values %{ $history->{exceptions} })
+	my %dead = %{ $history->{upkeep}{dead} };
+	foreach my $group (keys %{ $history->{exceptions} })
 	{
-		$count->{'messages dead in the end'}++;
-		$count->{'of these, of lost leases'}++
-		  if index($exception->{error}, Stress::Checker::State::LEASE_ENDED) >= 0;
+		my $left = $history->{exceptions}{$group};
+		$dead{"$group=$_"} ||= index($left->{$_}{error}, Stress::Checker::State::LEASE_ENDED) >= 0 foreach keys %$left;
 	}
+	$count->{'messages seen dead'} = keys %dead;
+	$count->{'of these, of lost leases'} = grep { $_ } values %dead;
 	return;
 }
 

@@ -29,7 +29,7 @@ sub new
 	my ($history, $group) = @self{qw(history group)};
 	$self{policy} = $history->{groups}{$group};
 	$self{unseen} = $history->{unseen_claims}{$group} // [];
-	$self{repaired} = Stress::Checker::Repaired->new($history->{repairs}{$group});
+	$self{repaired} = Stress::Checker::Repaired->new($history->{repairs}{$group}, $history->{upkeep});
 	$self{left} = $history->{exceptions}{$group};
 	return bless \%self, $class;
 }
@@ -42,11 +42,11 @@ sub check
 	return $report->('no exceptions', "the exceptions of group $group were not read")
 	  unless $self->{left};
 	my %unknown = %{ $self->{left} };
-	my $in_log = $history->tokens_in_log;
+	my $stored = $history->stored_tokens;
 	foreach my $message (values %{ $history->{messages} })
 	{
 		next unless $history->is_stored($message);
-		my $id = $message->{id} // $in_log->{ $message->{token} };
+		my $id = $message->{id} // $stored->{ $message->{token} };
 		next unless defined $id;
 		delete $unknown{$id};
 		$self->_follow($id, $message) unless $troubled->{$id};
@@ -117,10 +117,22 @@ sub _after_seek
 	my ($self, $id, $message, $states, $seek) = @_;
 	my $now = $seek->{clock};
 	my @held = grep { $_->{place} eq 'held' && !_is_settled($_->{claim}, $id, $now) } @$states;
-	return Stress::Checker::State::distinct(map {
+	my @dropped = $self->_dropped($id, $states, $seek);
+	return @dropped if @dropped && $self->{history}{upkeep}->is_dropped($id, $seek->{call}{sent});
+	return Stress::Checker::State::distinct(@dropped, map {
 		my $is_dropped = $_->{place} eq 'held' && _is_dropped($seek, $_->{claim});
 		Stress::Checker::Moved::moved($seek, $_, $id, $message, $is_dropped)
 	} $self->_as_of($id, $states, $now, 1), @held);
+}
+
+# The states that a seek does not change as the message may be dropped by then. What
+# a group still needs is not.
+sub _dropped
+{
+	my ($self, $id, $states, $seek) = @_;
+	my $by = $seek->{call}{transaction}{commit_received} // Stress::Checker::State::FOREVER;
+	return unless $self->{history}{upkeep}->may_be_dropped($id, $by);
+	return grep { $_->{place} =~ /^(gone|dead)$/ && $_->{from} <= $by } $self->_as_of($id, $states, $by, 0);
 }
 
 # Whether the seek certainly dropped the claim: nobody spoke of a message of it
@@ -247,6 +259,7 @@ sub _check_end
 	if (!$left)
 	{
 		return if any { $_->{place} eq 'gone' } @states;
+		return if @dead && $id <= $self->{history}{upkeep}->dropped_in_the_end;
 		my $kind = @dead ? 'dead message vanished' : @$claims ? 'lost' : 'skipped';
 		return $self->_report($kind, $id, 'in the end');
 	}

@@ -98,7 +98,7 @@ sub _check_row
 	$claim->{counts}{$id} = \@counts if @counts > 1 || $counts[0];
 	my $message = $history->{messages}{$token};
 	return $report->('invented', "$where: nobody produced '$token'") unless $message;
-	my $true_id = $message->{id} // $history->tokens_in_log->{$token} // $id;
+	my $true_id = $message->{id} // $history->stored_tokens->{$token} // $id;
 	return $report->('wrong id', "$where: message $token was given id $true_id")
 	  if $true_id != $id;
 	my ($produce, $call) = ($message->{call}, $claim->{call});
@@ -110,13 +110,22 @@ sub _check_row
 	}
 	elsif (!$history->is_stored($message))
 	{
-		$report->('invented', "$where: message $token was never committed");
+		$report->('invented', "$where: message $token was never committed")
+		  unless _is_lost_with($transaction, $call);
 	}
 	elsif ($transaction->{commit_sent} > $call->{received})
 	{
 		$report->('delivered before its commit', "$where: message $token");
 	}
 	return;
+}
+
+# Whether a claim was given a message before a crash that took both.
+sub _is_lost_with
+{
+	my ($transaction, $call) = @_;
+	my $crash = $transaction->{is_doubtful} or return 0;
+	return $call->{sent} < $crash->{recovered} && Stress::History::outcome($call) ne 'committed';
 }
 
 # No message is with two holders at once, and none comes back after its ack unless

@@ -4,16 +4,14 @@ package Stress::Checker::Produced;
 
 use strict;
 use warnings;
+use List::Util qw(max);
 use Stress::History;
-
-use constant FOREVER => 9e18;
 
 sub check
 {
 	my ($history, $report) = @_;
 	_check_answers($history, $report);
 	_check_order($history, $report);
-	_check_keys($history, $report);
 	_check_log($history, $report);
 	return;
 }
@@ -41,22 +39,31 @@ sub _check_answers
 	return;
 }
 
-# A call that began when another had returned gets higher ids than that one.
+# A call that began when another had returned gets higher ids than that one. Of what
+# was handed out before a crash only what was committed need be known after it.
 sub _check_order
 {
 	my ($history, $report) = @_;
 	my @calls = grep { defined $_->{returned} && grep { $_->{id} } @{ $_->{messages} } }
 	  @{ $history->{produces} };
 	my @by_return = sort { $a->{received} <=> $b->{received} } @calls;
-	my $highest = 0;
+	my @crashes = @{ $history->{upkeep}{crashes} };
+	my ($highest, $highest_committed, $recovered) = (0, 0, 0);
 	foreach my $call (sort { $a->{sent} <=> $b->{sent} } @calls)
 	{
+		while (@crashes && $crashes[0]{sent} < $call->{sent})
+		{
+			$highest = $highest_committed;
+			$recovered = (shift @crashes)->{recovered};
+		}
 		while ($by_return[0]{received} < $call->{sent})
 		{
-			foreach my $message (@{ (shift @by_return)->{messages} })
-			{
-				$highest = $message->{id} if ($message->{id} // 0) > $highest;
-			}
+			my $earlier = shift @by_return;
+			my $is_committed = $earlier->{transaction}{outcome} eq 'committed';
+			next unless $is_committed || $earlier->{received} > $recovered;
+			my $last = max(map { $_->{id} // 0 } @{ $earlier->{messages} });
+			$highest = max($highest, $last);
+			$highest_committed = max($highest_committed, $last) if $is_committed;
 		}
 		my ($first) = grep { $_->{id} } @{ $call->{messages} };
 		$report->('ids out of order',
@@ -66,110 +73,38 @@ sub _check_order
 	return;
 }
 
-# At any time a key belongs to one message, and a duplicate has an original.
-sub _check_keys
-{
-	my ($history, $report) = @_;
-	my %by_key;
-	foreach my $message (values %{ $history->{messages} })
-	{
-		if (defined $message->{key})
-		{
-			push @{ $by_key{ $message->{key} } }, $message;
-		}
-		elsif (defined $message->{id} && $message->{id} == 0)
-		{
-			$report->('duplicate without an original', "message $message->{token} has no key");
-		}
-	}
-	foreach my $key (sort keys %by_key)
-	{
-		_check_holders($history, $key, $by_key{$key}, $report);
-		_check_duplicates($history, $key, $by_key{$key}, $report);
-	}
-	return;
-}
-
-# A key is held from the answer until the produce is undone, or for good.
-sub _check_holders
-{
-	my ($history, $key, $messages, $report) = @_;
-	my @holders;
-	foreach my $message (grep { !defined $_->{id} || $_->{id} } @$messages)
-	{
-		my $is_stored = $history->is_stored($message);
-		next if !defined $message->{id} && !$is_stored;
-		my $call = $message->{call};
-		push @holders, {
-			token => $message->{token},
-			from => $call->{received} // FOREVER - 1,
-			to => $is_stored ? FOREVER : Stress::History::undone_at($call) };
-	}
-	my $last;
-	foreach my $holder (sort { $a->{from} <=> $b->{from} } grep { $_->{from} < $_->{to} } @holders)
-	{
-		$report->('key given twice',
-			"idempotency key $key: message $holder->{token} and message $last->{token}")
-		  if $last && $holder->{from} < $last->{to};
-		$last = $holder if !$last || $holder->{to} > $last->{to};
-	}
-	return;
-}
-
-# A duplicate's original is in the same transaction before it, or committed.
-sub _check_duplicates
-{
-	my ($history, $key, $messages, $report) = @_;
-	my @originals = grep { !defined $_->{id} || $_->{id} } @$messages;
-	foreach my $duplicate (grep { defined $_->{id} && $_->{id} == 0 } @$messages)
-	{
-		my $call = $duplicate->{call};
-		next if grep { _explains($history, $_, $call) } @originals;
-		$report->('duplicate without an original',
-			"message $duplicate->{token} with idempotency key $key, at $call->{received}");
-	}
-	return;
-}
-
-sub _explains
-{
-	my ($history, $original, $call) = @_;
-	my $first = $original->{call};
-	if ($first->{transaction} == $call->{transaction})
-	{
-		return $first->{sent} <= $call->{sent}
-		  && !$first->{error}
-		  && ($first->{undone} // FOREVER) > $call->{received};
-	}
-	return $history->is_stored($original)
-	  && $first->{transaction}{commit_sent} <= $call->{received};
-}
-
-# The log holds what was committed, all of it and nothing else, and of a
-# transaction all or nothing.
+# The log holds what was committed and not dropped, all of it and nothing else, and
+# of a transaction all or nothing.
 sub _check_log
 {
 	my ($history, $report) = @_;
 	return $report->('no log', 'the log table was not read') unless $history->{log};
 	my $in_log = { %{ $history->tokens_in_log } };
+	my $upkeep = $history->{upkeep};
+	my $dropped = $upkeep->dropped_in_the_end;
 	my %torn;
 	foreach my $message (values %{ $history->{messages} })
 	{
 		my ($token, $id) = @$message{qw(token id)};
 		my $logged = delete $in_log->{$token};
+		my $seen = $logged // ($upkeep->{seen}{$token} // {})->{id};
 		my $outcome = Stress::History::outcome($message->{call});
 		if (defined $id && $id == 0)
 		{
-			$report->('invented', "message $token, a duplicate, is in the log") if $logged;
+			$report->('invented', "message $token, a duplicate, is in the log") if $seen;
 			next;
 		}
-		if (defined $logged && $outcome eq 'rolled back')
+		if (defined $seen && $outcome eq 'rolled back')
 		{
-			$report->('invented', "message $token, rolled back, is in the log with id $logged");
+			$report->('invented', "message $token, rolled back, is in the log with id $seen");
 		}
-		elsif (defined $logged && defined $id && $logged != $id)
+		elsif (defined $seen && defined $id && $seen != $id)
 		{
-			$report->('wrong id', "message $token is in the log with id $logged, not $id");
+			$report->('wrong id', "message $token is in the log with id $seen, not $id");
+		}
+		elsif (!defined $logged && defined $id && $id <= $dropped)
+		{
+			next;
 		}
 		elsif (!defined $logged && $outcome eq 'committed')
 		{

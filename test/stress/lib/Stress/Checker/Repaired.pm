@@ -1,6 +1,7 @@
 package Stress::Checker::Repaired;
 
-# What redrives and discards did to the dead messages of a group.
+# What redrives and discards did to the dead messages of a group. A dead message may
+# be dropped at any time.
 
 use strict;
 use warnings;
@@ -8,13 +9,14 @@ use List::Util qw(all any);
 use Stress::Checker::State;
 use Stress::History;
 
-# repairs: of Stress::History, in the order in which they were made.
+# repairs: of Stress::History, in the order in which they were made; upkeep: a
+# Stress::History::Upkeep.
 sub new
 {
-	my ($class, $repairs) = @_;
+	my ($class, $repairs, $upkeep) = @_;
 	my @repairs = grep { Stress::History::outcome($_->{call}) ne 'rolled back' } @{ $repairs // [] };
 	@$_{qw(certain possible)} = (0, 0) for @repairs;
-	return bless { repairs => \@repairs }, $class;
+	return bless { repairs => \@repairs, upkeep => $upkeep }, $class;
 }
 
 # What the states of a message may be at a later moment, by what was done to it
@@ -28,7 +30,8 @@ sub states
 	{
 		last if $repair->{call}{sent} > $now;
 		next if $repair->{ids} && !$repair->{ids}{$id};
-		my @effects = map { _effect($repair, $_, $now) } @states;
+		my $is_there = !$self->{upkeep}->may_be_dropped($id, $repair->{call}{received} // Stress::Checker::State::FOREVER);
+		my @effects = map { _effect($repair, $_, $now, $is_there) } @states;
 		_count($repair, $id, \@effects) if $is_counted;
 		@states = map { @{ $_->{states} } } @effects;
 	}
@@ -50,10 +53,11 @@ sub check_counts
 	return;
 }
 
-# What a repair may make of a state: { states, may, must }.
+# What a repair may make of a state: { states, may, must }. is_there: whether the
+# message was certainly not dropped.
 sub _effect
 {
-	my ($repair, $state, $now) = @_;
+	my ($repair, $state, $now, $is_there) = @_;
 	my ($verb, $call) = @$repair{qw(verb call)};
 	my ($sent, $received) = @$call{qw(sent received)};
 	my ($from, $by) = @{ $call->{transaction} }{qw(commit_sent commit_received)};
@@ -64,7 +68,7 @@ sub _effect
 	  || $state->{from} > ($received // Stress::Checker::State::FOREVER);
 
 	my $next = Stress::Checker::State::repaired($state, $verb, $from, $by);
-	my $must = $finds == 1 && $state->{by} < $sent
+	my $must = $is_there && $finds == 1 && $state->{by} < $sent
 	  && Stress::History::outcome($call) eq 'committed';
 	return { states => [ $must && $by <= $now ? $next : ($next, $state) ], may => 1, must => $must };
 }

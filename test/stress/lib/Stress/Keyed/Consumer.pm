@@ -16,7 +16,7 @@ use constant PATIENCE => 12;    # seconds without a message; no lease or backoff
 sub styles
 {
 	my ($self) = @_;
-	my %styles = ($self->SUPER::styles, pop => 4, redrive => 2, whole => 30, fail_then_ack => 60);
+	my %styles = ($self->SUPER::styles, pop => 4, redrive => 6, whole => 30, fail_then_ack => 60);
 	delete $styles{with_produce};
 	return %styles;
 }
