@@ -68,14 +68,14 @@ typedef struct Duty
 	DutyFunction function;
 } Duty;
 
-/* In the order in which they are called. */
+/* In the order in which they are called; the last one can have groups locked. */
 static const Duty duties[] = {
 	{"making partitions", partition_ahead_step},
 	{"sealing partitions", partition_seal_step},
 	{"dropping messages", retention_step},
 	{"removing empty compaction heads", compaction_sweep_step},
-	{"forgetting unused keys", key_sweep_step},
-	{"rotating idempotency keys", idempotency_rotation_step}
+	{"rotating idempotency keys", idempotency_rotation_step},
+	{"forgetting unused keys", key_sweep_step}
 };
 
 #define DUTY_COUNT lengthof(duties)
