@@ -75,46 +75,12 @@ compare_keys(text *key, text *other)
 					  VARDATA_ANY(other), VARSIZE_ANY_EXHDR(other), C_COLLATION_OID);
 }
 
-/* Finds the last row of a key that a snapshot shows; for many keys. */
-typedef struct KeyLookup
-{
-	Relation	index;
-	IndexScanDesc scan;
-	TupleTableSlot *slot;		/* the row that was found */
-} KeyLookup;
-
-static void
-lookup_begin(KeyLookup *lookup, StateTable *table, Snapshot snapshot)
-{
-	lookup->index = index_open(state_table_primary_key(table), AccessShareLock);
-	lookup->scan = COMPAT_INDEX_BEGINSCAN(table->rel, lookup->index, snapshot, 1);
-	lookup->slot = table_slot_create(table->rel, NULL);
-}
-
-static bool
-lookup_find(KeyLookup *lookup, text *key)
-{
-	ScanKeyData scan_key;
-
-	ScanKeyInit(&scan_key, Anum_message_key, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(key));
-	index_rescan(lookup->scan, &scan_key, 1, NULL, 0);
-	return index_getnext_slot(lookup->scan, BackwardScanDirection, lookup->slot);
-}
-
-static void
-lookup_end(KeyLookup *lookup)
-{
-	index_endscan(lookup->scan);
-	ExecDropSingleTupleTableSlot(lookup->slot);
-	index_close(lookup->index, AccessShareLock);
-}
-
 /*
  * Take a key.  Looks first, because most keys exist; a row that is not visible
  * yet is met by the insertion, which waits for its transaction.
  */
 static void
-lock_key(StateTable *table, KeyLookup *lookup, text *key)
+lock_key(StateTable *table, StateLookup *lookup, text *key)
 {
 	Datum		values[] = {PointerGetDatum(key)};
 	bool		isnull[] = {false};
@@ -122,7 +88,7 @@ lock_key(StateTable *table, KeyLookup *lookup, text *key)
 
 	for (;;)
 	{
-		if (lookup_find(lookup, key))
+		if (state_lookup_find(lookup, key))
 			tid = lookup->slot->tts_tid;
 		else if (state_table_insert_unless_exists(table, values, isnull, &tid))
 			return;
@@ -159,7 +125,7 @@ bool
 compaction_lock_keys(const Stream *stream, text **keys, int count)
 {
 	StateTable	table;
-	KeyLookup	lookup;
+	StateLookup	lookup;
 	text	   *current = NULL;
 	ErrorContextCallback error_callback = {
 		.callback = lock_error_callback,
@@ -173,7 +139,7 @@ compaction_lock_keys(const Stream *stream, text **keys, int count)
 		!state_table_open(&table, stream->compaction_key_oid, key_column_types, lengthof(key_column_types)))
 		return false;
 	qsort(keys, count, sizeof(text *), compare_key_pointers);
-	lookup_begin(&lookup, &table, SnapshotSelf);
+	state_lookup_begin(&lookup, &table, SnapshotSelf);
 	for (int i = 0; i < count; i++)
 	{
 		if (i > 0 && compare_keys(keys[i], current) == 0)
@@ -183,7 +149,7 @@ compaction_lock_keys(const Stream *stream, text **keys, int count)
 		lock_key(&table, &lookup, current);
 		error_context_stack = error_callback.previous;
 	}
-	lookup_end(&lookup);
+	state_lookup_end(&lookup);
 	state_table_close(&table);
 	return true;
 }
@@ -208,7 +174,7 @@ message_version(const LogMessage *message)
 
 /* The version in the row that was found. */
 static CompactionVersion
-found_version(KeyLookup *lookup)
+found_version(StateLookup *lookup)
 {
 	bool		isnull;
 	CompactionVersion version = {
@@ -222,7 +188,7 @@ found_version(KeyLookup *lookup)
 
 /* Make a version the head of its key, which the caller has taken, if it is newer. */
 static void
-write_head(StateTable *table, KeyLookup *lookup, text *key, const CompactionVersion *version)
+write_head(StateTable *table, StateLookup *lookup, text *key, const CompactionVersion *version)
 {
 	Datum		values[] = {
 		PointerGetDatum(key),
@@ -232,7 +198,7 @@ write_head(StateTable *table, KeyLookup *lookup, text *key, const CompactionVers
 	};
 	bool		isnull[lengthof(values)] = {false};
 
-	if (lookup_find(lookup, key))
+	if (state_lookup_find(lookup, key))
 	{
 		CompactionVersion present = found_version(lookup);
 
@@ -260,7 +226,7 @@ void
 compaction_write_heads(const Stream *stream, LogMessage **messages, int count)
 {
 	StateTable	table;
-	KeyLookup	lookup;
+	StateLookup	lookup;
 	int			end;
 
 	/* a head that the running command wrote can be deleted, too */
@@ -268,7 +234,7 @@ compaction_write_heads(const Stream *stream, LogMessage **messages, int count)
 	if (!state_table_open(&table, stream->compaction_head_oid, head_column_types, lengthof(head_column_types)))
 		stream_raise_table_missing(stream);
 	qsort(messages, count, sizeof(LogMessage *), compare_messages);
-	lookup_begin(&lookup, &table, SnapshotSelf);
+	state_lookup_begin(&lookup, &table, SnapshotSelf);
 	for (int i = 0; i < count; i = end)
 	{
 		CompactionVersion newest = message_version(messages[i]);
@@ -284,7 +250,7 @@ compaction_write_heads(const Stream *stream, LogMessage **messages, int count)
 			write_head(&table, &lookup, message_key(messages[i]), &newest);
 		CHECK_FOR_INTERRUPTS();
 	}
-	lookup_end(&lookup);
+	state_lookup_end(&lookup);
 	state_table_close(&table);
 }
 
@@ -295,7 +261,7 @@ struct CompactionReader
 	bool		has_tried;		/* to open the table */
 	bool		is_open;
 	StateTable	table;
-	KeyLookup	lookup;
+	StateLookup	lookup;
 };
 
 /*
@@ -331,7 +297,7 @@ open_heads(CompactionReader *reader)
 	}
 	reader->is_open = state_table_open_to_read(&reader->table, oid, head_column_types, lengthof(head_column_types));
 	if (reader->is_open)
-		lookup_begin(&reader->lookup, &reader->table, reader->snapshot);
+		state_lookup_begin(&reader->lookup, &reader->table, reader->snapshot);
 }
 
 /* Find the head of a key; false when none is known. */
@@ -340,7 +306,7 @@ compaction_find_head(CompactionReader *reader, text *key, int64 *message_id)
 {
 	if (!reader->has_tried)
 		open_heads(reader);
-	if (!reader->is_open || !lookup_find(&reader->lookup, key))
+	if (!reader->is_open || !state_lookup_find(&reader->lookup, key))
 		return false;
 	*message_id = found_version(&reader->lookup).message_id;
 	return true;
@@ -361,7 +327,7 @@ compaction_reader_close(CompactionReader *reader)
 {
 	if (reader->is_open)
 	{
-		lookup_end(&reader->lookup);
+		state_lookup_end(&reader->lookup);
 		state_table_close(&reader->table);
 	}
 	pfree(reader);
@@ -411,8 +377,8 @@ struct CompactionEditor
 {
 	StateTable	keys;
 	StateTable	heads;
-	KeyLookup	key_lookup;
-	KeyLookup	head_lookup;
+	StateLookup	key_lookup;
+	StateLookup	head_lookup;
 };
 
 /* Begin to remove heads; NULL when there is no table of them. */
@@ -428,8 +394,8 @@ compaction_editor_open(const Stream *stream)
 		return NULL;
 	if (!state_table_open(&editor->heads, stream->compaction_head_oid, head_column_types, lengthof(head_column_types)))
 		stream_raise_table_missing(stream);
-	lookup_begin(&editor->key_lookup, &editor->keys, SnapshotSelf);
-	lookup_begin(&editor->head_lookup, &editor->heads, SnapshotSelf);
+	state_lookup_begin(&editor->key_lookup, &editor->keys, SnapshotSelf);
+	state_lookup_begin(&editor->head_lookup, &editor->heads, SnapshotSelf);
 	return editor;
 }
 
@@ -455,7 +421,7 @@ compaction_editor_key(StateWalk *walk)
 bool
 compaction_editor_find(CompactionEditor *editor, text *key, int64 *message_id)
 {
-	if (!lookup_find(&editor->head_lookup, key))
+	if (!state_lookup_find(&editor->head_lookup, key))
 		return false;
 	*message_id = found_version(&editor->head_lookup).message_id;
 	return true;
@@ -465,7 +431,7 @@ compaction_editor_find(CompactionEditor *editor, text *key, int64 *message_id)
 bool
 compaction_editor_take(CompactionEditor *editor, text *key)
 {
-	return lookup_find(&editor->key_lookup, key) &&
+	return state_lookup_find(&editor->key_lookup, key) &&
 		state_table_lock_if_free(&editor->keys, &editor->key_lookup.slot->tts_tid, SnapshotAny,
 								 LockTupleExclusive) == TM_Ok;
 }
@@ -474,9 +440,9 @@ compaction_editor_take(CompactionEditor *editor, text *key)
 void
 compaction_editor_remove(CompactionEditor *editor, text *key)
 {
-	if (lookup_find(&editor->head_lookup, key))
+	if (state_lookup_find(&editor->head_lookup, key))
 		(void) state_table_delete(&editor->heads, &editor->head_lookup.slot->tts_tid, true);
-	if (lookup_find(&editor->key_lookup, key))
+	if (state_lookup_find(&editor->key_lookup, key))
 		(void) state_table_delete(&editor->keys, &editor->key_lookup.slot->tts_tid, true);
 }
 
@@ -484,8 +450,8 @@ compaction_editor_remove(CompactionEditor *editor, text *key)
 void
 compaction_editor_close(CompactionEditor *editor)
 {
-	lookup_end(&editor->head_lookup);
-	lookup_end(&editor->key_lookup);
+	state_lookup_end(&editor->head_lookup);
+	state_lookup_end(&editor->key_lookup);
 	state_table_close(&editor->heads);
 	state_table_close(&editor->keys);
 	pfree(editor);

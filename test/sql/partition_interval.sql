@@ -5,30 +5,10 @@ SET client_min_messages = warning;
 SET search_path = tap, pg_catalog;
 SELECT * FROM no_plan();
 
--- which partitions there are, and in what state; a worker makes more than two ahead of a stream as fast as a test
-CREATE FUNCTION pg_temp.states(a_stream text) RETURNS text LANGUAGE sql AS $$
-  SELECT string_agg(from_id || '-' || to_id || ' ' || state, ', ' ORDER BY from_id)
-    FROM sqlstreams.partitions p JOIN sqlstreams.streams s USING (stream)
-   WHERE p.stream = a_stream AND from_id <= messages_head + 1 + 2 * partition_size
-$$;
--- why those that should have gone on are still there
-CREATE FUNCTION pg_temp.held(a_stream text) RETURNS text LANGUAGE sql AS $$
-  SELECT string_agg(from_id || '-' || to_id || ': ' || held_by, ', ' ORDER BY from_id) FROM sqlstreams.partitions p WHERE p.stream = a_stream AND held_by IS NOT NULL
-$$;
--- as if so much time had gone by since they were sealed
-CREATE FUNCTION pg_temp.age(a_stream text, how_long interval) RETURNS void LANGUAGE sql AS $$
-  UPDATE sqlstreams.log_partition l SET sealed_at = l.sealed_at - how_long
-    FROM sqlstreams.streams s WHERE s.stream = a_stream AND l.stream_id = s.stream_id
-$$;
--- produces so many messages
-CREATE FUNCTION pg_temp.fill(a_stream text, how_many int) RETURNS bigint LANGUAGE sql AS $$
-  SELECT max(id) FROM sqlstreams.produce_batch(a_stream, (SELECT array_agg(to_jsonb(i)) FROM generate_series(1, how_many) i)) id
-$$;
-
 -- messages of a stream without partition_interval stay where they are
 SELECT sqlstreams.create_stream('s', partition_size => 1000) AS id \gset
 SELECT lives_ok($$ SELECT sqlstreams.create_group('s', 'g') $$, 'a group');
-SELECT is(pg_temp.fill('s', 5), 5::bigint, 'five messages');
+SELECT is(fill('s', 5), 5::bigint, 'five messages');
 SELECT lives_ok(format('UPDATE sqlstreams.message_log_%s SET created_at = created_at - interval ''1 day''', :id), 'of yesterday');
 CALL sqlstreams.maintain();
 SELECT is((SELECT messages_head FROM sqlstreams.streams), 5::bigint, 'no partition ends by time');
@@ -39,13 +19,13 @@ CALL sqlstreams.maintain();
 SELECT is((SELECT messages_head FROM sqlstreams.streams), 5::bigint, 'not before');
 SELECT lives_ok($$ SELECT sqlstreams.alter_stream('s', partition_interval => '1 hour') $$, 'every hour');
 CALL sqlstreams.maintain();
-SELECT is(pg_temp.states('s'), '1-1000 sealed, 1001-2000 open, 2001-3000 open, 3001-4000 open', 'it ends');
+SELECT is(partition_states('s'), '1-1000 sealed, 1001-2000 open, 2001-3000 open, 3001-4000 open', 'it ends');
 SELECT is((SELECT messages_head FROM sqlstreams.streams), 1000::bigint, 'its ids are passed over');
 SELECT is(sqlstreams.produce('s', '6'), 1001::bigint, 'the next message is in the next one');
 SELECT is(claimed('s', 'g'), '1 2 3 4 5 6', 'claims do not mind');
 CALL sqlstreams.maintain();
 SELECT is((SELECT messages_head FROM sqlstreams.streams), 1001::bigint, 'once, and not again');
-SELECT is(pg_temp.states('s'), '1-1000 sealed, 1001-2000 open, 2001-3000 open, 3001-4000 open', 'with two ahead of it');
+SELECT is(partition_states('s'), '1-1000 sealed, 1001-2000 open, 2001-3000 open, 3001-4000 open', 'with two ahead of it');
 
 -- nothing to end
 SELECT lives_ok(format('UPDATE sqlstreams.message_log_%s SET created_at = created_at - interval ''1 day'' WHERE id = 1001', :id), 'that one is old, too');
@@ -54,7 +34,7 @@ SELECT is((SELECT messages_head FROM sqlstreams.streams), 2000::bigint, 'it ends
 CALL sqlstreams.maintain();
 SELECT is((SELECT messages_head FROM sqlstreams.streams), 2000::bigint, 'one without ids does not');
 BEGIN;
-SELECT pg_temp.fill('s', 3) \g /dev/null
+SELECT fill('s', 3) \g /dev/null
 ROLLBACK;
 CALL sqlstreams.maintain();
 SELECT is((SELECT messages_head FROM sqlstreams.streams), 2003::bigint, 'nor one without messages');

@@ -46,4 +46,24 @@ RETURNS text LANGUAGE sql AS $$
     FROM sqlstreams.claim(a_stream, a_group, how_many, a_lease) c
 $$;
 
+-- Which partitions there are, and in what state, but for those that are made ahead of a stream which is as fast as a test.
+CREATE FUNCTION tap.partition_states(a_stream text) RETURNS text LANGUAGE sql AS $$
+  SELECT string_agg(from_id || '-' || to_id || ' ' || state, ', ' ORDER BY from_id)
+    FROM sqlstreams.partitions p JOIN sqlstreams.streams s USING (stream)
+   WHERE p.stream = a_stream AND from_id <= messages_head + 1 + 2 * partition_size
+$$;
+-- Why those that should have gone on are still there.
+CREATE FUNCTION tap.partitions_held(a_stream text) RETURNS text LANGUAGE sql AS $$
+  SELECT string_agg(from_id || '-' || to_id || ': ' || held_by, ', ' ORDER BY from_id) FROM sqlstreams.partitions p WHERE p.stream = a_stream AND held_by IS NOT NULL
+$$;
+-- As if so much time had gone by since they were sealed.
+CREATE FUNCTION tap.age_partitions(a_stream text, how_long interval) RETURNS void LANGUAGE sql AS $$
+  UPDATE sqlstreams.log_partition l SET sealed_at = l.sealed_at - how_long
+    FROM sqlstreams.streams s WHERE s.stream = a_stream AND l.stream_id = s.stream_id
+$$;
+-- Produces so many messages.
+CREATE FUNCTION tap.fill(a_stream text, how_many int) RETURNS bigint LANGUAGE sql AS $$
+  SELECT max(id) FROM sqlstreams.produce_batch(a_stream, (SELECT array_agg(to_jsonb(i)) FROM generate_series(1, how_many) i)) id
+$$;
+
 SELECT extname FROM pg_extension WHERE extname IN ('pgtap', 'sqlstreams') ORDER BY extname COLLATE "C";

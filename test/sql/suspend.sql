@@ -5,47 +5,27 @@ SET client_min_messages = warning;
 SET search_path = tap, pg_catalog;
 SELECT * FROM no_plan();
 
--- which partitions there are, and in what state; a worker makes more than two ahead of a stream as fast as a test
-CREATE FUNCTION pg_temp.states(a_stream text) RETURNS text LANGUAGE sql AS $$
-  SELECT string_agg(from_id || '-' || to_id || ' ' || state, ', ' ORDER BY from_id)
-    FROM sqlstreams.partitions p JOIN sqlstreams.streams s USING (stream)
-   WHERE p.stream = a_stream AND from_id <= messages_head + 1 + 2 * partition_size
-$$;
--- why those that should have gone on are still there
-CREATE FUNCTION pg_temp.held(a_stream text) RETURNS text LANGUAGE sql AS $$
-  SELECT string_agg(from_id || '-' || to_id || ': ' || held_by, ', ' ORDER BY from_id) FROM sqlstreams.partitions p WHERE p.stream = a_stream AND held_by IS NOT NULL
-$$;
--- as if so much time had gone by since they were sealed
-CREATE FUNCTION pg_temp.age(a_stream text, how_long interval) RETURNS void LANGUAGE sql AS $$
-  UPDATE sqlstreams.log_partition l SET sealed_at = l.sealed_at - how_long
-    FROM sqlstreams.streams s WHERE s.stream = a_stream AND l.stream_id = s.stream_id
-$$;
--- produces so many messages
-CREATE FUNCTION pg_temp.fill(a_stream text, how_many int) RETURNS bigint LANGUAGE sql AS $$
-  SELECT max(id) FROM sqlstreams.produce_batch(a_stream, (SELECT array_agg(to_jsonb(i)) FROM generate_series(1, how_many) i)) id
-$$;
-
 SELECT sqlstreams.create_stream('s', partition_size => 10, retention => '1 day', partition_interval => '10 years') AS id \gset
-SELECT is(pg_temp.fill('s', 15), 15::bigint, '15 messages');
+SELECT is(fill('s', 15), 15::bigint, '15 messages');
 CALL sqlstreams.maintain();
 SELECT lives_ok($$ SELECT sqlstreams.suspend_maintenance('s') $$, 'suspend_maintenance');
 SELECT is((SELECT maintenance_suspended FROM sqlstreams.streams), true, 'streams says so');
-SELECT pg_temp.age('s', '2 days') \g /dev/null
-SELECT is(pg_temp.fill('s', 15), 30::bigint, 'producers go on');
+SELECT age_partitions('s', '2 days') \g /dev/null
+SELECT is(fill('s', 15), 30::bigint, 'producers go on');
 CALL sqlstreams.maintain();
-SELECT is(pg_temp.states('s'), '1-10 expired, 11-20 full, 21-30 full, 31-40 open', 'nothing goes, nothing is made or sealed');
+SELECT is(partition_states('s'), '1-10 expired, 11-20 full, 21-30 full, 31-40 open', 'nothing goes, nothing is made or sealed');
 SELECT lives_ok($$ SELECT sqlstreams.suspend_maintenance('s') $$, 'twice is as once');
-SELECT is(pg_temp.fill('s', 15), 45::bigint, 'partitions are made on the spot');
+SELECT is(fill('s', 15), 45::bigint, 'partitions are made on the spot');
 SELECT lives_ok($$ SELECT sqlstreams.create_group('s', 'g') $$, 'a group');
 SELECT is((SELECT count(*) FROM sqlstreams.pop('s', 'g', 20)), 20::bigint, 'claims go on');
 SELECT is(sqlstreams.purge_stream('s'), 45::bigint, 'purge_stream too');
-SELECT is(pg_temp.states('s'), '41-50 open', 'it drops what it may');
-SELECT is(pg_temp.fill('s', 5), 50::bigint, 'five messages');
+SELECT is(partition_states('s'), '41-50 open', 'it drops what it may');
+SELECT is(fill('s', 5), 50::bigint, 'five messages');
 
 SELECT lives_ok($$ SELECT sqlstreams.resume_maintenance('s') $$, 'resume_maintenance');
 SELECT is((SELECT maintenance_suspended FROM sqlstreams.streams), false, 'streams says so');
 CALL sqlstreams.maintain();
-SELECT is(pg_temp.states('s'), '41-50 sealed, 51-60 open, 61-70 open, 71-80 open', 'what was due is done');
+SELECT is(partition_states('s'), '41-50 sealed, 51-60 open, 61-70 open, 71-80 open', 'what was due is done');
 SELECT lives_ok($$ SELECT sqlstreams.resume_maintenance('s') $$, 'twice is as once');
 
 -- in a transaction that is rolled back
