@@ -264,7 +264,7 @@ look(Sweep *sweep, DutyMemory *memory, DutyStep *step)
 		duty_call_again_after(step, TABLE_RETRY_US);
 	if (!OidIsValid(stream->compaction_key_oid))
 		forget_partitions(sweep, DT_NOEND, step);
-	else if (is_walking(sweep, memory, step))
+	else if (is_walking(sweep, memory, step) && duty_may_lock_out(step))
 	{
 		sweep->editor = compaction_editor_open(stream);
 		if (sweep->editor == NULL)

@@ -278,7 +278,7 @@ key_sweep_step(const Stream *stream, DutyMemory *memory, DutyStep *step)
 	step->next = DT_NOEND;
 	if (open_tables(sweep, stream))
 	{
-		if (is_due(stream, memory, step))
+		if (is_due(stream, memory, step) && duty_may_lock_out(step))
 			do_piece(sweep, memory, step);
 		close_tables(sweep);
 	}
