@@ -5,6 +5,7 @@ use strict;
 use warnings;
 use Exporter 'import';
 use Failures;
+use Maintenance;
 use Keys;
 use Measure;
 use Sides;
@@ -37,6 +38,8 @@ our %scenarios = (
 	K3 => [ 'exclusive and ordered by the number of keys, with WAL and statements', \&claim_cost ],
 	K4 => [ 'compaction by the number of keys, with WAL and statements', \&compaction_cost ],
 	E1 => [ 'nack, reject, redrive, claim + ack of what is due', \&failures ],
+	M1 => [ 'the worker of --streams idle streams', \&idle_streams ],
+	M2 => [ 'how late the worker makes partitions of a tenth as many that are in use', \&active_streams ],
 	W1 => [ 'WAL per message, in and out', \&wal_bytes ],
 	W2 => [ 'table and index bytes per message', \&stored_bytes ],
 );
