@@ -179,6 +179,23 @@ subtest 'versions' => sub {
 		'', 'a head by its rank');
 };
 
+subtest 'a crash' => sub {
+	my $crash = "30  send  crash  -\n31  reply  crash  -\n";
+	my %one = (p => produced('p1:1', 10, 'p.1/x1' => 1), k => $crash);
+	my $out = claimed('c2:1', 20, 701, '', '1=p.1/x1=0') . acked('c2:2', 21, 701, 'all', 1);
+	my $again = claimed('d1:1', 32, 702, '', '1=p.1/x1=0') . acked('d1:2', 33, 702, 'all', 1);
+	my $log = ended([ '1=p.1/x1' ]);
+	my $by = "900  reply  ended  -  asking  ";
+	is(kinds_keyed(%one, c2 => $out, main => $log . $by . "701=1=ack\n"), '', 'an ack that the delivery log has');
+	is(kinds_keyed(%one, c2 => $out, main => $log . $by . "700=9=ack\n"), 'lost', '... or has not');
+	is(kinds_keyed(%one, c2 => $out, d1 => $again, main => $log . $by . "702=1=ack\n"), '', '... and which is made again');
+	is(kinds_keyed(%one, c2 => $out, d1 => $again, main => $log . $by . "701=1=ack  702=1=ack\n"),
+		'delivered after its ack, several ends', '... although it was there');
+	(my $popped = claimed('c2:1', 20, '-', '', '1=p.1/x1=0')) =~ s/\bclaim\b/pop/g;
+	is(kinds_keyed(%one, c2 => $popped, main => $log . $by . "999=1=ack\n"), '', 'a pop');
+	is(kinds_keyed(%one, c2 => $popped, main => $log . $by . "999=2=ack\n"), 'lost', '... that is lost');
+};
+
 subtest 'the end' => sub {
 	my $first = claimed('c:1', 20, 701, '', '1=p.1/x1=0') . acked('c:2', 21, 701, 'all', 1);
 	is(two(\@exclusive, c => $first), 'skipped', 'a message that does not come');

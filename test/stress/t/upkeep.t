@@ -98,6 +98,15 @@ subtest 'seeks and dropped messages' => sub {
 	is(kinds(%moved, c => $claim . $ack . $second, w => dropped(22, 0) . dropped(24, 0) . dropped(30, 1)),
 		'lost', 'what is dropped later must come before');
 	is(kinds(%moved, c => $claim . $ack, w => dropped(22, 1)), 'lost', 'what is not dropped must come');
+	my $refused = <<'TXT';
+		23  send  seek  o:1  g  1
+		23.1  error  seek  o:1  22023  gone
+		23.2  send  rollback  o:1
+		23.3  reply  rollback  o:1
+TXT
+	is(kinds(%moved, o => $refused, w => dropped(22, 1)), '', 'a seek to what is dropped is refused');
+	is(kinds(%moved, o => $refused, w => dropped(22, 0) . dropped(24, 0) . dropped(30, 1)),
+		'unexpected error', '... and to nothing else');
 };
 
 subtest 'repairs of dropped messages' => sub {
@@ -120,6 +129,8 @@ subtest 'keys used again' => sub {
 	is(kinds(%clean, q => produced('q:1', 11.9, 'p.2=k' => 2)), 'key given twice', 'before that');
 	is(kinds(%clean, q => produced('q:1', 11.9, 'p.2=k' => 2), s => set(idempotency_key_ttl => 11, 1, 13, 2) . set(idempotency_key_ttl => 1, 2)),
 		'', 'after a time to live that was shortened for a while');
+	is(kinds(%clean, q => produced('q:1', 11.9, 'p.2=k' => 2), s => set(idempotency_key_ttl => 1, 1, 5, 2, 13, 1)),
+		'key given twice', '... although it was shorter once, and will be');
 	is(kinds(%clean, q => produced('q:1', 12.2, 'p.2=k' => 2), s => set(idempotency_key_ttl => 1, 3)),
 		'key given twice', 'before the end of a longer one');
 	my $open = <<'TXT' . committed('p:1', 14, 14.1, '');
@@ -156,6 +167,8 @@ subtest 'crashes' => sub {
 	my %reused = (p1 => $reused, k => $crash, main => logged('1=p.2'),
 		c => claimed('c:1', 40, 701, '1=p.2=0') . acked('c:2', 41, 701, 'all', 1));
 	is(kinds('p2' => produced('p2:1', 29, 'p.1' => 1), %reused), '', 'an id that nobody remembers');
+	(my $undone = produced('p5:1', 29.5, 'p.3' => 2)) =~ s/commit/rollback/g;
+	is(kinds('p2' => produced('p2:1', 29, 'p.1' => 1), p5 => $undone, %reused), '', '... with others about');
 	is(kinds('p3' => produced('p3:1', 29, 'p.1' => 1), %reused),
 		'ids out of order, lost', 'an id that was on disk');
 	my $seen = "29.5  reply  seen  -  1=p.1\n";

@@ -56,12 +56,20 @@ sub _check_errors
 	my ($history, $report) = @_;
 	foreach my $call (@{ $history->{errors} })
 	{
-		next if $ALLOWED_ERRORS{ $call->{verb} }{ $call->{error} };
+		next if $ALLOWED_ERRORS{ $call->{verb} }{ $call->{error} } || _leads_to_dropped($history, $call);
 		$report->('unexpected error',
 			"$call->{verb} @{ $call->{fields} } in transaction $call->{transaction}{name}: "
 			  . "$call->{error} $call->{message}");
 	}
 	return;
+}
+
+# Whether the call is a seek to a message that may be dropped.
+sub _leads_to_dropped
+{
+	my ($history, $call) = @_;
+	return $call->{verb} eq 'seek' && $call->{error} eq '22023' && $call->{fields}[1] ne 'head'
+	  && $history->{upkeep}->may_be_dropped($call->{fields}[1], $call->{received});
 }
 
 1;

@@ -308,8 +308,10 @@ sub _move
 {
 	my ($self) = @_;
 	my $group = $self->_some_group;
-	my $rows = $self->_query($self->{client}, 'SELECT claimed_before, claimed_after FROM sqlstreams.seek(?, ?, start_id => ?)',
-		[ $self->{stream}, $group, max(1, $self->{model}{dropped} - 5 + between(0, 60)) ]);
+	my $rows = $self->_query($self->{client}, <<'SQL', [ $self->{stream}, $group, $self->{model}{dropped} + between(1, 60) ], '22023');
+SELECT claimed_before, claimed_after FROM sqlstreams.seek(?, ?, start_id => ?)
+SQL
+	return unless $rows;    # its place has just been dropped
 	$_->{is_moved} = 1 foreach grep { $_->{group} eq $group } @{ $self->{held} };
 	my ($before, $after) = @{ $rows->[0] };
 	$self->_look;
