@@ -569,18 +569,18 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_list_worke
 COMMENT ON FUNCTION sqlstreams.list_workers() IS 'what view workers shows';
 CREATE VIEW sqlstreams.streams AS SELECT * FROM sqlstreams.list_streams();
 COMMENT ON VIEW sqlstreams.streams IS
-'the streams that the current role may use. messages_head: the highest id handed out; settled_head: every id up to it is committed or gone for good; bytes: of the log with indexes';
+'the streams that the current role may use. messages_head: the highest id handed out, or passed over when a partition was ended by time; settled_head: every id up to it is committed or gone for good; bytes: of the log with indexes; partition_interval: NULL is a quarter of the retention, or never';
 CREATE VIEW sqlstreams.consumer_groups AS SELECT * FROM sqlstreams.list_consumer_groups();
 COMMENT ON VIEW sqlstreams.consumer_groups IS
 'the consumer groups of those streams and how far they are. claimed: every id up to it was handed out; committed: every id up to it is resolved or an exception; backlog: ids between claimed and settled_head, an upper bound on messages; leased: open messages of claims; ready, inflight, deferred, dead: exceptions, each counted up to 10000; oldest_unresolved_at: of the oldest message that is neither resolved nor dead; next_due_at: when the first ready exception is due; claim_held_by: the process whose open transaction makes other claims wait, 0 for a prepared transaction; held_back_by_*: the producers that the next hole waits for; superseded: messages that were not delivered because a newer version of their key had come';
 CREATE VIEW sqlstreams.partitions AS SELECT * FROM sqlstreams.list_partitions();
 COMMENT ON VIEW sqlstreams.partitions IS
-'the partitions of those streams'' logs. to_id: the last id that fits; state: open, full (no id is left), sealed (nobody writes to it any more), expired (the retention is over), purged (its messages are gone, its table is not); sealed_at: no message in it is younger; held_by: what keeps a full, expired or purged one from getting on: an open producer, what a consumer group needs, who has it locked';
+'the partitions of those streams'' logs. to_id: the last id that fits; state: open (ids are handed out from it, or will be), full (no id is left), sealed (nobody writes to it any more), expired (the retention is over), purged (its messages are gone, its table is not); sealed_at: no message in it is younger; held_by: what keeps a full, expired or purged one from getting on: an open producer, what a consumer group needs, what depends on it, who has it locked, suspended maintenance; NULL also while nobody does maintenance';
 CREATE VIEW sqlstreams.leases AS SELECT * FROM sqlstreams.list_leases();
 COMMENT ON VIEW sqlstreams.leases IS 'the open claims of those streams'' groups; unresolved: messages of which the holder has said nothing yet';
 CREATE VIEW sqlstreams.workers AS SELECT * FROM sqlstreams.list_workers();
 COMMENT ON VIEW sqlstreams.workers IS
-'the background workers of all databases. state: waiting (for a free slot), starting, idle or working; last_turn: when it last looked for work; next_turn: when it will at the latest; last_action: the last thing it did; error: of the maintenance that fails now, shown to the owner of the database and members of pg_read_all_stats; error_at: when it failed last';
+'the background workers of all databases. state: waiting (for a free slot; after a start of the server also databases that were not looked at yet), starting, idle or working; last_turn: when it last looked for work; next_turn: when it will at the latest; last_action: the last thing it did; error: of the maintenance that fails now, shown to the owner of the database and members of pg_read_all_stats; error_at: when it failed last';
 GRANT SELECT ON sqlstreams.streams, sqlstreams.consumer_groups, sqlstreams.partitions, sqlstreams.leases, sqlstreams.workers TO PUBLIC;
 
 --
@@ -589,7 +589,7 @@ GRANT SELECT ON sqlstreams.streams, sqlstreams.consumer_groups, sqlstreams.parti
 CREATE PROCEDURE sqlstreams.maintain()
 LANGUAGE c AS 'MODULE_PATHNAME', 'sqlstreams_maintain';
 COMMENT ON PROCEDURE sqlstreams.maintain() IS
-'does now what maintenance is due, and returns when it is done: for those who have no worker, or do not want to wait for it. Of the streams of roles that the current role is a member of; the owner of the database, of all streams. Commits after each step; in a transaction block and from a function it cannot, and neither makes nor drops tables (a notice says so). What fails is a warning. Errors: 25006 a standby or a read-only transaction';
+'does now what maintenance is due, and returns when it is done: for those who have no worker, or do not want to wait for it. Of the streams of roles that the current role is a member of; the owner of the database, of all streams. Commits after each step. Inside of a transaction block or a function it cannot commit, and so neither makes nor drops tables (a notice says so). What fails is a warning. Errors: 25006 a standby or a read-only transaction';
 
 CREATE FUNCTION sqlstreams.start_worker() RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sqlstreams_start_worker';

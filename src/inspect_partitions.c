@@ -152,6 +152,18 @@ find_state(PartitionView *view, const StreamPartition *partition, const LogParti
 	return "full";
 }
 
+/* As find_state; also says when nobody takes it on. */
+static const char *
+find_state_and_hold(PartitionView *view, const StreamPartition *partition, const LogPartition *row, char **held_by)
+{
+	const char *state = find_state(view, partition, row, held_by);
+
+	if (*held_by == NULL && view->stream.maintenance_suspended &&
+		strcmp(state, "open") != 0 && strcmp(state, "sealed") != 0)
+		*held_by = pstrdup("maintenance is suspended");
+	return state;
+}
+
 /* Add a partition's row to the result. */
 static void
 put_partition(PartitionView *view, const StreamPartition *partition)
@@ -172,7 +184,7 @@ put_partition(PartitionView *view, const StreamPartition *partition)
 	values[PARTITION_FROM_ID] = Int64GetDatum(partition_first_id(stream, partition->number));
 	values[PARTITION_TO_ID] = Int64GetDatum(partition_last_id(stream, partition->number));
 	values[PARTITION_BYTES] = Int64GetDatum(inspect_table_bytes(partition->oid));
-	values[PARTITION_STATE] = CStringGetTextDatum(find_state(view, partition, row, &held_by));
+	values[PARTITION_STATE] = CStringGetTextDatum(find_state_and_hold(view, partition, row, &held_by));
 	if (held_by != NULL)
 		values[PARTITION_HELD_BY] = CStringGetTextDatum(held_by);
 	nulls[PARTITION_HELD_BY] = held_by == NULL;

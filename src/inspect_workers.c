@@ -4,16 +4,17 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "catalog/pg_authid.h"
-#include "commands/dbcommands.h"
+#include "catalog/pg_database.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-#include "compat.h"
 #include "worker_registry.h"
 #include "worker_start.h"
 
@@ -83,19 +84,36 @@ set_text(Datum *values, bool *nulls, int column, const char *text, bool may_see)
 	values[column] = CStringGetTextDatum(may_see ? text : "<insufficient privilege>");
 }
 
+/* The name and the owner of a database; false when it was dropped. */
+static bool
+find_database(Oid database, NameData *name, Oid *owner)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
+	Form_pg_database form;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_database) GETSTRUCT(tuple);
+	*name = form->datname;
+	*owner = form->datdba;
+	ReleaseSysCache(tuple);
+	return true;
+}
+
 /* Add a database's row to the result. */
 static void
-put_worker(ReturnSetInfo *result, const WorkerEntry *entry, bool may_see)
+put_worker(ReturnSetInfo *result, const WorkerEntry *entry, bool may_see_all)
 {
 	Datum		values[WORKER_COLUMNS] = {0};
 	bool		nulls[WORKER_COLUMNS] = {0};
-	char	   *name = get_database_name(entry->database);
-	NameData	name_data;
+	NameData	name;
+	Oid			owner;
+	bool		may_see;
 
-	if (name == NULL || !is_shown(entry))
+	if (!is_shown(entry) || !find_database(entry->database, &name, &owner))
 		return;
-	namestrcpy(&name_data, name);
-	values[WORKER_DATABASE] = NameGetDatum(&name_data);
+	may_see = may_see_all || has_privs_of_role(GetUserId(), owner);
+	values[WORKER_DATABASE] = NameGetDatum(&name);
 	values[WORKER_PID] = Int32GetDatum(entry->pid);
 	nulls[WORKER_PID] = entry->pid == 0;
 	values[WORKER_STATE] = CStringGetTextDatum(state_name(entry->state));
@@ -117,7 +135,7 @@ sqlstreams_list_workers(PG_FUNCTION_ARGS)
 	ReturnSetInfo *result;
 	WorkerEntry *entries;
 	int			count;
-	bool		may_see = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+	bool		may_see_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 
 	InitMaterializedSRF(fcinfo, 0);
 	result = (ReturnSetInfo *) fcinfo->resultinfo;
@@ -126,6 +144,6 @@ sqlstreams_list_workers(PG_FUNCTION_ARGS)
 		return (Datum) 0;
 	entries = worker_registry_copy(&count);
 	for (int i = 0; i < count; i++)
-		put_worker(result, &entries[i], may_see || compat_owns_database(entries[i].database, GetUserId()));
+		put_worker(result, &entries[i], may_see_all);
 	return (Datum) 0;
 }

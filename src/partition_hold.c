@@ -106,8 +106,8 @@ add_unclaimed(const Stream *stream, const ConfigGroup *group, int64 claimed, int
 		return;
 	first = find_first_message(stream, claimed + 1, to_id, snapshot);
 	if (first != 0 && needs_lower(hold, first))
-		hold->reason = psprintf("consumer group \"%s\" is %lld ids behind", group->name,
-								(long long) (to_id - claimed));
+		hold->reason = psprintf("consumer group \"%s\" has not claimed message %lld", group->name,
+								(long long) first);
 }
 
 /* Add what the claims of a group hold. */

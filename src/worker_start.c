@@ -109,20 +109,22 @@ worker_start_if_needed(void)
 static void
 check_settings(void)
 {
+	const char *name = get_database_name(MyDatabaseId);
+
 	if (!sqlstreams_worker)
 		ereport(ERROR,
 				(errcode(ERRCODE_MAINTENANCE_UNAVAILABLE),
-				 errmsg("could not start a worker"),
+				 errmsg("could not start a worker in database \"%s\"", name),
 				 errhint("Set sqlstreams.worker to on, or schedule sqlstreams.maintain().")));
-	if (!settings_include_database(get_database_name(MyDatabaseId)))
+	if (!settings_include_database(name))
 		ereport(ERROR,
 				(errcode(ERRCODE_MAINTENANCE_UNAVAILABLE),
-				 errmsg("could not start a worker in database \"%s\"", get_database_name(MyDatabaseId)),
+				 errmsg("could not start a worker in database \"%s\"", name),
 				 errhint("Add the database to sqlstreams.databases, or schedule sqlstreams.maintain().")));
 	if (!worker_registry_is_there())
 		ereport(ERROR,
 				(errcode(ERRCODE_MAINTENANCE_UNAVAILABLE),
-				 errmsg("could not start a worker"),
+				 errmsg("could not start a worker in database \"%s\"", name),
 				 errdetail("There is no shared memory left."),
 				 errhint("Add sqlstreams to shared_preload_libraries, or schedule sqlstreams.maintain().")));
 }
@@ -133,7 +135,7 @@ raise_no_slot(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_MAINTENANCE_UNAVAILABLE),
-			 errmsg("could not start a worker"),
+			 errmsg("could not start a worker in database \"%s\"", get_database_name(MyDatabaseId)),
 			 errhint("Increase max_worker_processes, or schedule sqlstreams.maintain().")));
 }
 
@@ -178,7 +180,7 @@ sqlstreams_start_worker(PG_FUNCTION_ARGS)
 		worker_registry_end_start(MyDatabaseId);
 		ereport(ERROR,
 				(errcode(ERRCODE_MAINTENANCE_UNAVAILABLE),
-				 errmsg("could not start a worker"),
+				 errmsg("could not start a worker in database \"%s\"", get_database_name(MyDatabaseId)),
 				 errhint("The server log says why.")));
 	}
 	PG_RETURN_BOOL(true);

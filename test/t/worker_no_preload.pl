@@ -55,7 +55,7 @@ has_no_worker($node, 'view', 'and starts none');
 set_and_reload($node, 'sqlstreams.worker', 'off');
 has_no_worker($node, 'claim', 'worker = off: all go');
 ($status, $stdout, $stderr) = $node->psql('claim', "\\set VERBOSITY verbose\nSELECT sqlstreams.start_worker()");
-like($stderr, qr{SS007: could not start a worker\nHINT:  Set sqlstreams.worker to on}, 'start_worker: it is switched off');
+like($stderr, qr{SS007: could not start a worker in database "[^"]+"\nHINT:  Set sqlstreams.worker to on}, 'start_worker: it is switched off');
 sql($node, 'ALTER SYSTEM RESET ALL');
 $node->reload;
 is(sql($node, 'SELECT sqlstreams.start_worker()', 'claim'), 't', 'worker = on: it can be started');
@@ -65,7 +65,7 @@ $node->append_conf('postgresql.conf', "max_worker_processes = 2\nmax_parallel_wo
 $node->restart;
 is(sql($node, 'SELECT sqlstreams.start_worker()', 'claim'), 't', 'the last slot');
 ($status, $stdout, $stderr) = $node->psql('view', "\\set VERBOSITY verbose\nSELECT sqlstreams.start_worker()");
-like($stderr, qr{SS007: could not start a worker\nHINT:  Increase max_worker_processes}, 'start_worker: there is no slot');
+like($stderr, qr{SS007: could not start a worker in database "[^"]+"\nHINT:  Increase max_worker_processes}, 'start_worker: there is no slot');
 is(sql($node, q{SELECT sqlstreams.produce('s', '1')}, 'view'), 2, 'a produce there does without');
 sql($node, 'DROP DATABASE claim');
 is(sql($node, 'SELECT sqlstreams.start_worker()', 'view'), 't', 'start_worker: there is one when a database is dropped');
