@@ -33,11 +33,11 @@
 /* How many entries of the index one step looks at, keys that are gone included. */
 #define STEP_ENTRIES	10000
 
-/* How many keys it takes ... */
+/* How many keys it takes at once ... */
 #define STEP_KEYS		1000
 
 /* ... less when there are many partitions in which to look for messages. */
-#define STEP_LOOKS		10000
+#define STEP_LOOKS		2000
 
 /* When to look again for a table that is to be dropped. */
 #define TABLE_RETRY_US	(60 * USECS_PER_SEC)
@@ -52,7 +52,7 @@ typedef struct Sweep
 	LogPartition *rows;
 	int			row_count;
 	CompactionEditor *editor;	/* NULL: nothing was ever compacted */
-	SearchedKey keys[STEP_KEYS];	/* that were taken */
+	SearchedKey keys[STEP_KEYS];	/* that may go */
 	int			key_count;
 	int			max_keys;
 	bool		has_missed;		/* a key that somebody had */
@@ -111,21 +111,35 @@ may_go(const Sweep *sweep, text *key)
 	return !compaction_editor_find(sweep->editor, key, &message_id) || is_empty_head(sweep, message_id);
 }
 
-/* Take the keys that may go, from where the walk is on. */
+/* Find keys that may go, from where the walk is on. */
 static void
-take_keys(Sweep *sweep, StateWalk *rows)
+find_keys(Sweep *sweep, StateWalk *rows)
 {
 	while (sweep->key_count < sweep->max_keys && state_walk_next(rows) != NULL)
 	{
 		text	   *key = compaction_editor_key(rows);
 
-		if (!may_go(sweep, key))
-			continue;
+		if (may_go(sweep, key))
+			sweep->keys[sweep->key_count++].key = DatumGetTextPCopy(PointerGetDatum(key));
+	}
+}
+
+/* Take the keys that were found, as far as nobody has them and they still may go. */
+static void
+take_keys(Sweep *sweep)
+{
+	int			taken_count = 0;
+
+	for (int i = 0; i < sweep->key_count; i++)
+	{
+		text	   *key = sweep->keys[i].key;
+
 		if (!compaction_editor_take(sweep->editor, key))
 			sweep->has_missed = true;
 		else if (may_go(sweep, key))
-			sweep->keys[sweep->key_count++].key = DatumGetTextPCopy(PointerGetDatum(key));
+			sweep->keys[taken_count++].key = key;
 	}
+	sweep->key_count = taken_count;
 }
 
 /* Remove the keys that were taken and of which the log has no message; returns how many. */
@@ -214,10 +228,11 @@ do_piece(Sweep *sweep, DutyMemory *memory, DutyStep *step)
 	text	   *key = NULL;
 
 	compaction_editor_walk(sweep->editor, &rows, walk->key, STEP_ENTRIES);
-	take_keys(sweep, &rows);
+	find_keys(sweep, &rows);
 	if (!rows.is_at_end)
 		key = DatumGetTextPCopy(PointerGetDatum(compaction_editor_key(&rows)));
 	state_walk_end(&rows);
+	take_keys(sweep);
 	walk->has_missed |= sweep->has_missed;
 	if (remove_keys(sweep) > 0)
 		step->done = "removed empty compaction heads";
