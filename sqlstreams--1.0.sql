@@ -35,7 +35,8 @@ CREATE TABLE sqlstreams.stream (
     idempotency_since         timestamptz,
     idempotency_announced_by  xid8,
     idempotency_waits_for     xid8[],
-    idempotency_waits_system  bigint
+    idempotency_waits_system  bigint,
+    purged_at                 timestamptz
 );
 COMMENT ON TABLE sqlstreams.stream IS 'the streams and their settings; change them with alter_stream';
 

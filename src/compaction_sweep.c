@@ -86,20 +86,22 @@ is_gone(const Sweep *sweep, const LogPartition *row)
 
 /*
  * Is a head to go?  A partition of which nothing is known, not even a table, went
- * long ago.
+ * long ago.  Of one that was purged in part the last purge counts.
  */
 static bool
 is_empty_head(const Sweep *sweep, int64 message_id)
 {
 	int64		number = partition_number(sweep->stream, message_id);
 	LogPartition *row;
+	TimestampTz dropped_at;
 
 	if (message_id > sweep->stream->purged_through)
 		return false;
 	row = log_partition_find(sweep->rows, sweep->row_count, number);
-	if (row == NULL)
-		return !has_table(sweep, number);
-	return row->dropped_at != 0 && row->dropped_at <= sweep->before;
+	if (row == NULL && !has_table(sweep, number))
+		return true;
+	dropped_at = row != NULL && row->dropped_at != 0 ? row->dropped_at : sweep->stream->purged_at;
+	return dropped_at != 0 && dropped_at <= sweep->before;
 }
 
 /* May a key go, as far as its head says?  One without a head was only locked. */
@@ -181,19 +183,33 @@ forget_partitions(Sweep *sweep, TimestampTz before, DutyStep *step)
 	}
 }
 
+/*
+ * Has somebody purged a part of a partition, for which no walk was made yet?  No
+ * row says so; after a restart there is one walk too many.
+ */
+static bool
+has_purged_part(const Sweep *sweep, const DutyMemory *memory)
+{
+	const Stream *stream = sweep->stream;
+	int64		number = partition_number(stream, stream->purged_through);
+
+	return stream->purged_at != 0 && stream->purged_at != memory->heads_purged_at &&
+		stream->purged_through < partition_last_id(stream, number) && has_table(sweep, number);
+}
+
 /* When a walk is due: DT_NOEND if never. */
 static TimestampTz
-find_due(const Sweep *sweep, const KeyWalk *walk)
+find_due(const Sweep *sweep, const DutyMemory *memory)
 {
 	int64		ttl_us = sweep->stream->empty_compaction_head_ttl_us;
-	TimestampTz first = DT_NOEND;
+	TimestampTz first = has_purged_part(sweep, memory) ? sweep->stream->purged_at : DT_NOEND;
 
 	for (int i = 0; i < sweep->row_count; i++)
 	{
 		if (is_gone(sweep, &sweep->rows[i]))
 			first = Min(first, sweep->rows[i].dropped_at);
 	}
-	return first == DT_NOEND ? DT_NOEND : Max(duration_add(first, ttl_us), walk->begins_at);
+	return first == DT_NOEND ? DT_NOEND : Max(duration_add(first, ttl_us), memory->heads.begins_at);
 }
 
 /* Is a partition waiting for its table to be dropped? */
@@ -210,12 +226,18 @@ has_purged_table(const Sweep *sweep)
 
 /* End the walk. */
 static void
-end_walk(Sweep *sweep, KeyWalk *walk, DutyStep *step)
+end_walk(Sweep *sweep, DutyMemory *memory, DutyStep *step)
 {
+	KeyWalk    *walk = &memory->heads;
+
 	if (!walk->has_missed)
+	{
 		forget_partitions(sweep, sweep->before, step);
+		if (sweep->stream->purged_at <= sweep->before)
+			memory->heads_purged_at = sweep->stream->purged_at;
+	}
 	duty_walk_end(walk, duty_patience_us(sweep->stream->empty_compaction_head_ttl_us), step);
-	duty_call_again_at(step, find_due(sweep, walk));
+	duty_call_again_at(step, find_due(sweep, memory));
 }
 
 /* Do a piece of the walk. */
@@ -239,7 +261,7 @@ do_piece(Sweep *sweep, DutyMemory *memory, DutyStep *step)
 	if (key != NULL)
 		duty_walk_goes_on(memory, walk, key, step);
 	else
-		end_walk(sweep, walk, step);
+		end_walk(sweep, memory, step);
 	if (is_clean)
 		relaxed_commit_allow();
 }
@@ -252,7 +274,7 @@ is_walking(Sweep *sweep, DutyMemory *memory, DutyStep *step)
 
 	if (!walk->is_begun)
 	{
-		TimestampTz due = find_due(sweep, walk);
+		TimestampTz due = find_due(sweep, memory);
 
 		if (due > step->now)
 		{

@@ -59,6 +59,7 @@ typedef struct DutyMemory
 	MemoryContext context;		/* of what lives on between steps */
 	KeyWalk		heads;			/* over compaction_key_<id> */
 	TimestampTz heads_before;	/* that walk is for what was dropped until then */
+	TimestampTz heads_purged_at;	/* purged_at that the last one took in */
 	KeyWalk		key_leases;		/* over message_key_lease_<id> */
 	int64		key_leases_wait_us;	/* until the next of these */
 	int64		key_leases_purged;	/* purged_through when it began */

@@ -50,7 +50,7 @@
  * How often the configuration is read although nobody tells of a change: a
  * restore writes it without telling.
  */
-#define REFRESH_US			(60 * USECS_PER_SEC)
+#define REFRESH_US			(10 * USECS_PER_SEC)
 
 /* When to come back for a lock that was not free. */
 #define LOCKED_RETRY_US		(1 * USECS_PER_SEC)

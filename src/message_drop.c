@@ -32,7 +32,8 @@ set_purged_through(const Stream *stream, int64 last)
 	Oid			types[] = {INT8OID, INT8OID};
 	Datum		values[] = {Int64GetDatum(last), Int64GetDatum(stream->stream_id)};
 
-	(void) config_execute("UPDATE sqlstreams.stream SET purged_through = $1"
+	(void) config_execute("UPDATE sqlstreams.stream SET purged_through = $1,"
+						  " purged_at = pg_catalog.clock_timestamp()"
 						  " WHERE stream_id OPERATOR(pg_catalog.=) $2",
 						  lengthof(types), types, values, NULL, NULL);
 	stream_invalidate_all();

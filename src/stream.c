@@ -196,6 +196,8 @@ fill_settings(Stream *stream, const Datum *values, const bool *isnull)
 		stream->concurrency = concurrency_read(DatumGetJsonbP(values[Anum_stream_message_defaults]));
 	}
 	stream->purged_through = DatumGetInt64(values[Anum_stream_purged_through]);
+	if (!isnull[Anum_stream_purged_at])
+		stream->purged_at = DatumGetTimestampTz(values[Anum_stream_purged_at]);
 	stream->maintenance_suspended = DatumGetBool(values[Anum_stream_maintenance_suspended]);
 	stream->idempotency_generation = DatumGetInt64(values[Anum_stream_idempotency_generation]);
 	stream->idempotency_phase = *TextDatumGetCString(values[Anum_stream_idempotency_phase]);

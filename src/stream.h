@@ -52,6 +52,7 @@ typedef struct Stream
 	int64		idempotency_key_ttl_us;
 	int64		empty_compaction_head_ttl_us;
 	int64		purged_through; /* ids up to this one are gone */
+	TimestampTz purged_at;		/* the last of them since then; 0: none is */
 	bool		maintenance_suspended;
 	char		delivery_log;	/* a DeliveryLogMode */
 	AskedOptions asked_options; /* what its message_defaults ask for */
@@ -97,7 +98,8 @@ typedef struct Stream
 #define Anum_stream_idempotency_announced_by	16
 #define Anum_stream_idempotency_waits_for	17
 #define Anum_stream_idempotency_waits_system	18
-#define Natts_stream						18
+#define Anum_stream_purged_at				19
+#define Natts_stream						19
 
 extern void stream_init(void);
 extern void stream_lookup(const char *name, Stream *stream);

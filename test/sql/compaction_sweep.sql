@@ -141,5 +141,19 @@ SELECT isnt(pg_temp.dropped('plain'), '{}', 'partitions are known');
 CALL sqlstreams.maintain();
 SELECT is(pg_temp.dropped('plain'), '{}', 'they are forgotten');
 
+-- a purge of a part of a partition
+SELECT sqlstreams.create_stream('part', empty_compaction_head_ttl => '10 minutes') \g /dev/null
+SELECT sqlstreams.produce('part', '1', k, compaction => true, compaction_rank => 9) FROM unnest(ARRAY['a', 'b']) k \g /dev/null
+SELECT is(sqlstreams.purge_stream('part'), 2::bigint, 'two of a million ids are purged');
+SELECT sqlstreams.produce('part', '3', 'b', compaction => true, compaction_rank => 10) \g /dev/null
+CALL sqlstreams.maintain();
+SELECT is(pg_temp.keys('part'), 'a1 b3', 'the head of one stays');
+UPDATE sqlstreams.stream SET purged_at = purged_at - interval '11 minutes' WHERE stream_name = 'part';
+SELECT sqlstreams.alter_stream('part') \g /dev/null
+CALL sqlstreams.maintain();
+SELECT is(pg_temp.keys('part'), 'b3', 'not longer than others, although the partition goes on');
+SELECT sqlstreams.produce('part', '4', 'a', compaction => true, compaction_rank => 1) \g /dev/null
+SELECT is((SELECT message_id FROM sqlstreams.compaction_head('part', 'a')), 4::bigint, 'then an older version is the head');
+
 SELECT sqlstreams.drop_stream(stream) FROM sqlstreams.streams \g /dev/null
 SELECT * FROM finish();

@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use SqlstreamsTest;
 
-my $partitions = 300;
+my $partitions = 150;
 my $node = new_node('main', "shared_preload_libraries = 'sqlstreams'\nsqlstreams.worker = on\nsqlstreams.naptime = '1h'\n"
 	  . "allow_in_place_tablespaces = on\nlog_min_messages = debug1\nfsync = off\n");
 
