@@ -22,6 +22,7 @@ use constant {
 	PAUSE => 0.06,         # seconds between two deeds, at most
 	DRAIN_LIMIT => 40,     # seconds that a group may take for the rest; no lease is as long
 	HELD => 6,             # claims that are held at once, at most
+	OUTLAST => 1.5,        # seconds by which a transaction outlasts retention
 	KEY_TTL => 2,
 	KEY_EXTRA => 60 + 30,  # seconds for which a key may be refused for longer, with some to spare
 };
@@ -29,7 +30,7 @@ use constant {
 # What it does, each as often as its weight says.
 my %DEEDS = (
 	produce => 30, open => 5, close => 6, claim => 22, resolve => 22, purge => 1, add_group => 3,
-	drop_group => 2, move => 2, alter => 1, check_head => 4, use_key => 6);
+	drop_group => 2, move => 2, outlast => 1.5, alter => 1, check_head => 4, use_key => 6);
 
 # Works until the time is up, and then until nothing is left of its last stream.
 sub work
@@ -89,7 +90,7 @@ SELECT sqlstreams.create_stream(?, partition_size => ?, retention => ? * interva
 	empty_compaction_head_ttl => ? * interval '1 second', idempotency_key_ttl => ? * interval '1 second')
 SQL
 		qw(partition_size retention partition_interval allow_drop_past_committed empty_compaction_head_ttl)}, KEY_TTL);
-	$self->{stream_id} = $id;
+	@$self{qw(stream_id partition_size retention)} = ($id, @settings{qw(partition_size retention)});
 	$self->{records}->write(reply => 'keeper', '-', $self->{stream}, $id);
 	$self->{model} = Stress::Keeper::Model->new(
 		name => join(' ', $self->{stream}, map { "$_ $settings{$_}" } sort keys %settings),
@@ -203,6 +204,35 @@ sub _close
 	my $is_committed = !$open->{is_failed} && chance(0.8);
 	$self->{other}->dbh->do($is_committed ? 'COMMIT' : 'ROLLBACK');
 	$self->{model}->commit(Time::HiRes::time(), @{ $open->{messages} }) if $is_committed;
+	return;
+}
+
+# Opens a transaction that produces past the end of a partition and outlasts the
+# retention of all that comes with it; meanwhile the groups take all there is.
+sub _outlast
+{
+	my ($self) = @_;
+	my $size = $self->{partition_size};
+	return if $self->{open} || $size > 100;
+	$self->_release_all;
+	$self->{other}->dbh->do('BEGIN');
+	my @messages;
+	do
+	{
+		my @more = $self->_produce_with($self->{other});
+		push @messages, @more;
+		$self->{open} = { due => Time::HiRes::time() + $self->{retention} + OUTLAST, messages => \@messages,
+			is_failed => defined $self->{refused} };
+	} until ($self->{open}{is_failed} || int(($messages[0]{id} - 1) / $size) < int($messages[-1]{id} / $size));
+	while (Time::HiRes::time() < $self->{open}{due})
+	{
+		$self->_produce;
+		$self->_ack_all if grep { $self->_claim_of($_, 100, 5) } sort keys %{ $self->{model}{groups} };
+		$self->_look;
+		Time::HiRes::sleep(0.1);
+	}
+	$self->_close(1);
+	$self->{counts}{'producers that outlast retention'}++;
 	return;
 }
 
@@ -325,8 +355,10 @@ sub _alter
 {
 	my ($self) = @_;
 	my ($name, @values) = @{ chance(0.5) ? [ retention => 1, 2, 4 ] : [ partition_interval => 0.5, 1, 3 ] };
+	my $value = $values[ rand @values ];
 	$self->_query($self->{client}, "SELECT sqlstreams.alter_stream(?, $name => ? * interval '1 second')",
-		[ $self->{stream}, $values[ rand @values ] ]);
+		[ $self->{stream}, $value ]);
+	$self->{retention} = $value if $name eq 'retention';
 	return;
 }
 

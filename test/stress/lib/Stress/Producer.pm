@@ -17,6 +17,9 @@ use constant {
 	POISON_EVERY => 3,        # seconds from one poison message to the next, about
 	MAX_WAIT => 2,            # seconds from now to a deliver_at, at most
 	OUTLAST => 6,             # seconds that a transaction may stay open, past the time of its keys
+	STRADDLE_EVERY => 4,      # seconds from one transaction that straddles to the next, about
+	STRADDLE_LENGTH => 3,     # seconds that it stays open before it goes on, at most
+	FOREVER => 9e18,
 	POISON => '!',            # how the token of a poison message ends
 };
 
@@ -55,16 +58,51 @@ sub _one_transaction
 {
 	my ($self) = @_;
 	my $client = $self->{client};
-	if (chance(0.3))
-	{
-		return $client->alone(sub { $self->produce_some });
-	}
+	return $self->_straddle if $self->_straddles_next;
+	return $client->alone(sub { $self->produce_some }) if chance(0.3);
 	my %ends = (commit => 70, rollback => 14, disconnect => 4);
 	$ends{prepare} = 12 if $self->{run}{prepare};
 	my $steps = sub { $self->_step for 1 .. between(1, 5) };
 	return $client->transaction($steps,
 		end => pick(%ends),
 		isolation => pick('READ COMMITTED' => 7, 'REPEATABLE READ' => 2, 'SERIALIZABLE' => 1));
+}
+
+# Whether it is time for a transaction that straddles. One producer does that: who
+# waits for its ids waits for long.
+sub _straddles_next
+{
+	my ($self) = @_;
+	my $now = Time::HiRes::time();
+	$self->{straddle_at} //= $self->{client}{label} =~ /^producer1$/ ? $now + rand STRADDLE_EVERY : FOREVER;
+	return 0 if $now < $self->{straddle_at};
+	$self->{straddle_at} = $now + STRADDLE_EVERY / 2 + rand STRADDLE_EVERY;
+	return 1;
+}
+
+# A transaction that uses a key, stays open while others come and go and maintenance
+# does whatever it does with keys, and then uses keys that all are using.
+sub _straddle
+{
+	my ($self) = @_;
+	my $client = $self->{client};
+	my $first = 'straddling' . int(Time::HiRes::time() / (2 * STRADDLE_EVERY));
+	return $client->transaction(sub {
+		$self->_produce_batch($first);
+		Time::HiRes::sleep(rand STRADDLE_LENGTH);
+		$self->_produce_batch(map { 'lasting' . $_ } grep { chance(0.8) } 1 .. LASTING_KEYS);
+		$client->pause(0.3);
+	}, end => pick(commit => 4, rollback => 1));
+}
+
+# Produces a message with each of these keys.
+sub _produce_batch
+{
+	my ($self, @keys) = @_;
+	my @tokens = $self->_healthy_tokens(scalar @keys);
+	$self->_call('SELECT sqlstreams.produce_batch(?, ?::jsonb[], idempotency_keys => ?::text[])',
+		[ $self->{run}{stream}, [ map { _payload($_) } @tokens ], \@keys ], \@tokens, \@keys);
+	return;
 }
 
 # A transaction of a sprint.

@@ -26,6 +26,7 @@ my @COUNTS = (
 	[ 'groups made' => 5 ],
 	[ 'groups dropped' => 0 ],
 	[ 'groups moved' => 0 ],
+	[ 'producers that outlast retention' => 0 ],
 	[ 'older versions after their head was dropped' => 0 ],
 	[ 'ids dropped of the keepers\' streams' => 50 ],
 	[ 'workers killed' => 1 ],
