@@ -71,6 +71,12 @@ static bool is_connected = false;
 static WorkerState state_after = WORKER_WAITING;
 static ExtensionState extension = EXTENSION_MISSING;
 
+/* When what the registry shows failed; 0: nothing failed. */
+static TimestampTz reported_at = 0;
+
+/* ... or that turns cannot begin */
+#define NO_TURN DT_NOBEGIN
+
 /*
  * Register a worker for a database; false when there is no slot.  A successor
  * is not told about to this process, which is about to end.
@@ -263,7 +269,6 @@ attempt(void (*action) (Janitor *), Janitor *janitor)
 static void
 report_error(Janitor *janitor)
 {
-	static TimestampTz reported_at = 0;
 	TimestampTz at;
 	const char *error = janitor_error(janitor, &at);
 
@@ -273,6 +278,17 @@ report_error(Janitor *janitor)
 		return;
 	reported_at = at;
 	worker_registry_report_error(error, at);
+}
+
+/* A turn cannot begin: tell why, and log it the first time. */
+static void
+report_no_turn(const char *error)
+{
+	if (reported_at != NO_TURN)
+		ereport(LOG,
+				(errmsg("sqlstreams worker of database \"%s\" cannot work: %s", database_name, error)));
+	reported_at = NO_TURN;
+	worker_registry_report_error(error, GetCurrentTimestamp());
 }
 
 /*
@@ -286,7 +302,7 @@ begin_turn(Janitor *janitor)
 
 	if (error != NULL)
 	{
-		worker_registry_report_error(error->message, GetCurrentTimestamp());
+		report_no_turn(error->message);
 		return false;
 	}
 	if (extension == EXTENSION_MISSING)
@@ -295,19 +311,22 @@ begin_turn(Janitor *janitor)
 		proc_exit(0);
 	}
 	if (extension == EXTENSION_OTHER_VERSION)
-		worker_registry_report_error("the installed version of the extension is not that of the library:"
-									 " run ALTER EXTENSION sqlstreams UPDATE",
-									 GetCurrentTimestamp());
+		report_no_turn("the installed version of the extension is not that of the library:"
+					   " run ALTER EXTENSION sqlstreams UPDATE");
 	return extension == EXTENSION_USABLE;
 }
 
-/* Do what is due, for a second at most; false when it is time to leave. */
+/*
+ * Do what is due, for a second at most, and set *next_due to when something is
+ * due again; false when it is time to leave.
+ */
 static bool
-take_turn(Janitor *janitor)
+take_turn(Janitor *janitor, TimestampTz *next_due)
 {
 	TimestampTz begun_at = GetCurrentTimestamp();
 	TimestampTz now = begun_at;
 
+	*next_due = DT_NOEND;
 	if (!begin_turn(janitor))
 		return true;
 	while (now < begun_at + USECS_PER_SEC && janitor_pick(janitor, now))
@@ -328,6 +347,7 @@ take_turn(Janitor *janitor)
 	}
 	report_error(janitor);
 	pgstat_report_activity(STATE_IDLE, NULL);
+	*next_due = janitor_next_due(janitor);
 	return true;
 }
 
@@ -340,15 +360,16 @@ run(void)
 {
 	MemoryContext scratch = AllocSetContextCreate(TopMemoryContext, "sqlstreams worker turn", ALLOCSET_DEFAULT_SIZES);
 	Janitor    *janitor = janitor_create(NULL, false, true);
+	TimestampTz next_due;
 
 	MemoryContextSwitchTo(scratch);
-	while (!should_leave() && take_turn(janitor))
+	while (!should_leave() && take_turn(janitor, &next_due))
 	{
 		TimestampTz now = GetCurrentTimestamp();
-		TimestampTz next_turn = Min(janitor_next_due(janitor), now + sqlstreams_naptime_ms * INT64CONST(1000));
+		TimestampTz next_turn = Min(next_due, now + sqlstreams_naptime_ms * INT64CONST(1000));
 
 		MemoryContextReset(scratch);
-		worker_registry_report_turn(now, Max(next_turn, now), janitor_next_due(janitor));
+		worker_registry_report_turn(now, Max(next_turn, now), next_due);
 		while (!sleep_until(next_turn) && !should_leave() && GetCurrentTimestamp() < next_turn)
 			;
 	}
