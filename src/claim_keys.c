@@ -316,9 +316,26 @@ claim_keys_reserve(Claim *claim, const text *key, int64 message_id)
 	return true;
 }
 
+/* Forget one of several messages to which the key was given. */
+static void
+remove_holder(KeyState *state, int64 message_id)
+{
+	KeyLease   *lease = &state->lease;
+	int			kept = 0;
+
+	for (int i = 0; i < lease->holder_count; i++)
+	{
+		if (lease->holders[i] != message_id)
+			lease->holders[kept++] = lease->holders[i];
+	}
+	lease->holder_count = kept;
+	state->is_changed = true;
+}
+
 /*
  * Take its key from a message that is not to be delivered any more.  Returns the
- * key if others wait for it, NULL otherwise.
+ * key if others wait for it, NULL otherwise: also when another message that came
+ * back from the same claim has an ordered key then, which is before those.
  */
 KeyState *
 claim_keys_drop(Claim *claim, const text *key, int64 message_id)
@@ -328,6 +345,13 @@ claim_keys_drop(Claim *claim, const text *key, int64 message_id)
 	if (state->blocker != message_id)
 		return NULL;
 	state->blocker = 0;
+	if (state->lease.holder_count > 1)
+	{
+		remove_holder(state, message_id);
+		find_blocker(claim, state);
+	}
+	if (state->blocker != 0)
+		return NULL;
 	state->needs_wakeup = state->lease.has_deferred;
 	return state->lease.has_deferred ? state : NULL;
 }
