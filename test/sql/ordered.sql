@@ -159,5 +159,18 @@ SELECT lives_ok($$ SELECT pg_temp.work(2) $$, 'two consumers that claim two each
 SELECT is((SELECT count(*) FROM delivered), 30::bigint, 'get all');
 SELECT is_empty($$ SELECT * FROM delivered a JOIN delivered b USING (message_key) WHERE a.n < b.n AND a.message_id >= b.message_id $$, 'each key in order');
 
+-- two of a key come back from a lost claim, and the first is superseded by then
+SELECT sqlstreams.create_stream('back') \g /dev/null
+SELECT sqlstreams.create_group('back', 'g', concurrency_override => 'ordered') \g /dev/null
+SELECT sqlstreams.produce('back', '1', 'k', compaction => true), sqlstreams.produce('back', '2', 'k'), sqlstreams.produce('back', '3', 'k') \g /dev/null
+SELECT min(claim_id) AS c, array_agg(message_id) AS ids FROM sqlstreams.claim('back', 'g', 2, '1 hour', max_per_key => 2) \gset
+SELECT is(:'ids'::text, '{1,2}', 'a claim carries two of a key');
+SELECT is_empty($$ SELECT message_id FROM sqlstreams.claim('back', 'g', 10) $$, 'the third waits');
+SELECT is(sqlstreams.nack('back', 'g', :c, '{1}', retry_in => '0'), 0::bigint, 'the first fails');
+SELECT is((SELECT array_agg(message_id) FROM sqlstreams.claim('back', 'g', 2, '1 millisecond', max_per_key => 2)), '{1,2}', 'both come again, in a claim that is lost');
+SELECT is(sqlstreams.produce('back', '4', 'k', compaction => true), 4::bigint, 'the first is superseded');
+SELECT wait_for_expiry('back', 'g') \g /dev/null
+SELECT is((SELECT array_agg(message_id) FROM sqlstreams.claim('back', 'g', 10)), '{2}', 'the second comes before the third');
+
 SELECT sqlstreams.drop_stream(stream) FROM sqlstreams.streams \g /dev/null
 SELECT * FROM finish();
