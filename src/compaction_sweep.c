@@ -19,7 +19,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -315,14 +314,9 @@ look(Sweep *sweep, DutyMemory *memory, DutyStep *step)
 void
 compaction_sweep_step(const Stream *stream, DutyMemory *memory, DutyStep *step)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "sqlstreams compaction sweep",
-												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(context);
 	Sweep	   *sweep = palloc0(sizeof(Sweep));
 
 	sweep->stream = stream;
 	step->next = DT_NOEND;
 	look(sweep, memory, step);
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(context);
 }

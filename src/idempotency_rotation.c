@@ -68,7 +68,7 @@ typedef struct Rotation
 	uint64		waits_system;	/* where these ids have a meaning */
 } Rotation;
 
-/* Read the row of a stream whose name is locked. */
+/* Read the row of a stream whose name is locked.  Raises SS001 if somebody deleted it by hand. */
 static void
 read_rotation(const Stream *stream, Rotation *rotation)
 {
@@ -84,7 +84,7 @@ read_rotation(const Stream *stream, Rotation *rotation)
 	scan = systable_beginscan(rel, stream_config_table_oid("stream_pkey"), true, NULL, 1, &key);
 	tuple = systable_getnext(scan);
 	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "stream " INT64_FORMAT " has no row", stream->stream_id);
+		stream_raise_not_found(stream->name);
 	for (int i = 1; i <= Natts_stream; i++)
 		values[i] = heap_getattr(tuple, i, desc, &isnull[i]);
 

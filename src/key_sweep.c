@@ -270,9 +270,6 @@ is_due(const Stream *stream, DutyMemory *memory, DutyStep *step)
 void
 key_sweep_step(const Stream *stream, DutyMemory *memory, DutyStep *step)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "sqlstreams key sweep",
-												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(context);
 	Sweep	   *sweep = palloc0(sizeof(Sweep));
 
 	step->next = DT_NOEND;
@@ -282,6 +279,4 @@ key_sweep_step(const Stream *stream, DutyMemory *memory, DutyStep *step)
 			do_piece(sweep, memory, step);
 		close_tables(sweep);
 	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(context);
 }

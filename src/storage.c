@@ -70,22 +70,6 @@ storage_execute(const char *sql)
 	SPI_finish();
 }
 
-/* Give a table of a stream to a role unless it has it already. */
-void
-storage_give_to(Oid table, Oid owner)
-{
-	AccessState saved;
-	Oid			present = access_relation_owner(table);
-
-	if (!OidIsValid(present) || present == owner)
-		return;
-	access_become_extension(&saved);
-	storage_execute(psprintf("ALTER TABLE sqlstreams.%s OWNER TO %s",
-							 quote_identifier(get_rel_name(table)),
-							 quote_identifier(GetUserNameFromId(owner, false))));
-	access_restore(&saved);
-}
-
 /*
  * Take away what the default privileges of the role that made a table gave to
  * others.
@@ -341,6 +325,22 @@ has_primary_key(Oid table)
 	return found;
 }
 
+/* Tables that a stream may have, the log but not its partitions. */
+#define STREAM_TABLES 12
+
+/* The oids of the stream's tables, invalid for those that it does not have. */
+static void
+list_tables(const Stream *stream, Oid tables[STREAM_TABLES])
+{
+	const Oid	list[STREAM_TABLES] = {
+		stream->log_oid, stream->idempotency_old_oid, stream->idempotency_oid, stream->compaction_key_oid,
+		stream->compaction_head_oid, stream->lease_oid, stream->resolved_oid, stream->exception_oid,
+		stream->delivery_log_oid, stream->key_lease_oid, stream->deferred_oid, stream->cursor_oid
+	};
+
+	memcpy(tables, list, sizeof(list));
+}
+
 /*
  * Have all the tables of a stream that exist their primary keys?  A restore
  * makes these last: before that the stream is not to be touched.
@@ -348,18 +348,43 @@ has_primary_key(Oid table)
 bool
 storage_is_complete(const Stream *stream)
 {
-	Oid			tables[] = {
-		stream->log_oid, stream->cursor_oid, stream->lease_oid, stream->resolved_oid, stream->exception_oid,
-		stream->delivery_log_oid, stream->key_lease_oid, stream->deferred_oid, stream->idempotency_old_oid,
-		stream->idempotency_oid, stream->compaction_key_oid, stream->compaction_head_oid
-	};
+	Oid			tables[STREAM_TABLES];
 
-	for (int i = 0; i < lengthof(tables); i++)
+	list_tables(stream, tables);
+	for (int i = 0; i < STREAM_TABLES; i++)
 	{
 		if (!has_primary_key(tables[i]))
 			return false;
 	}
 	return true;
+}
+
+/* Give a table of a stream to a role unless it has it already. */
+void
+storage_give_to(Oid table, Oid owner)
+{
+	AccessState saved;
+	Oid			present = access_relation_owner(table);
+
+	if (!OidIsValid(present) || present == owner)
+		return;
+	access_become_extension(&saved);
+	storage_execute(psprintf("ALTER TABLE sqlstreams.%s OWNER TO %s",
+							 quote_identifier(get_rel_name(table)),
+							 quote_identifier(GetUserNameFromId(owner, false))));
+	access_restore(&saved);
+}
+
+/* Give the stream's tables, but for its partitions, to a role. */
+void
+storage_give_tables_to(const Stream *stream, Oid owner)
+{
+	Oid			tables[STREAM_TABLES];
+
+	list_tables(stream, tables);
+	storage_give_to(stream->sequence_oid, owner);
+	for (int i = 0; i < STREAM_TABLES; i++)
+		storage_give_to(tables[i], owner);
 }
 
 /*

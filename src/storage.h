@@ -23,6 +23,7 @@ extern void storage_create_idempotency_table(const Stream *stream, int64 generat
 extern void storage_drop_idempotency_table(const Stream *stream, int64 generation);
 extern void storage_hand_to_owner(const char *kind, const char *name, Oid owner);
 extern void storage_give_to(Oid table, Oid owner);
+extern void storage_give_tables_to(const Stream *stream, Oid owner);
 extern void storage_drop_stream(const Stream *stream);
 extern void storage_execute(const char *sql);
 

@@ -208,18 +208,11 @@ sqlstreams_create_stream(PG_FUNCTION_ARGS)
 static void
 hand_over(const Stream *stream)
 {
-	Oid			tables[] = {
-		stream->sequence_oid, stream->idempotency_old_oid, stream->idempotency_oid, stream->compaction_key_oid,
-		stream->compaction_head_oid,
-		stream->lease_oid, stream->resolved_oid, stream->exception_oid, stream->delivery_log_oid,
-		stream->key_lease_oid, stream->deferred_oid, stream->cursor_oid
-	};
 	Oid			owner = access_stream_owner(stream);
 	StreamPartition *partitions;
 	int			partition_count = partition_list(stream, &partitions);
 
-	for (int i = 0; i < lengthof(tables); i++)
-		storage_give_to(tables[i], owner);
+	storage_give_tables_to(stream, owner);
 	for (int i = 0; i < partition_count; i++)
 		storage_give_to(partitions[i].oid, owner);
 }

@@ -235,18 +235,25 @@ wake(WorkerEntry *entry)
 }
 
 /*
- * Does a worker of a database run?  Asked by every produce and claim, so that it
- * reads the entry without the lock once it is known: the answer can be outdated
- * a moment later anyhow.
+ * Does a worker of this process's database run, as far as can be told without
+ * the lock?  Asked by every produce and claim.  False also before the entry was
+ * found once.
  */
+bool
+worker_registry_seems_running(Oid database)
+{
+	volatile WorkerEntry *entry = my_entry;
+
+	return entry != NULL && entry->database == database && entry->pid != 0;
+}
+
+/* Does a worker of a database run? */
 bool
 worker_registry_is_running(Oid database)
 {
-	volatile WorkerEntry *entry = my_entry;
+	const WorkerEntry *entry;
 	bool		result;
 
-	if (entry != NULL && entry->database == database)
-		return entry->pid != 0;
 	LWLockAcquire(&registry->lock, LW_SHARED);
 	entry = find(database);
 	result = entry != NULL && entry->pid != 0;

@@ -59,6 +59,7 @@ extern bool worker_registry_is_preloaded(void);
 extern bool worker_registry_is_there(void);
 
 /* for those who use streams */
+extern bool worker_registry_seems_running(Oid database);
 extern bool worker_registry_is_running(Oid database);
 extern bool worker_registry_has_taken_turn(Oid database);
 extern void worker_registry_request(int64 stream_id);

@@ -24,7 +24,7 @@
 #include "worker_registry.h"
 #include "worker_start.h"
 
-/* A session tries no more often than this. */
+/* A session that sees no worker looks no more often than this. */
 #define RETRY_US (1 * USECS_PER_SEC)
 
 /* start_worker() looks so often whether the worker has got to its database. */
@@ -87,20 +87,22 @@ worker_start_init(void)
 
 /*
  * Have a worker started for this database unless one runs; does not wait for it,
- * and raises nothing.  Cheap when one runs.
+ * and raises nothing.  Cheap when one runs, and when none is to run.
  */
 void
 worker_start_if_needed(void)
 {
-	static TimestampTz last_try = 0;
+	static TimestampTz last_look = 0;
 	TimestampTz now;
 
-	if (!worker_registry_is_there() || worker_registry_is_running(MyDatabaseId))
+	if (!sqlstreams_worker || !worker_registry_is_there() || worker_registry_seems_running(MyDatabaseId))
 		return;
 	now = GetCurrentTimestamp();
-	if (now - last_try < RETRY_US || !is_wanted())
+	if (now - last_look < RETRY_US)
 		return;
-	last_try = now;
+	last_look = now;
+	if (worker_registry_is_running(MyDatabaseId) || !is_wanted())
+		return;
 	start_at_commit = true;
 	try_to_start();
 }
