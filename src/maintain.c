@@ -118,8 +118,8 @@ do_pass(Janitor *janitor, bool commits)
 							   (unsigned long long) janitor_skipped_streams(janitor))));
 	if (janitor_has_refused(janitor))
 		ereport(NOTICE,
-				(errmsg("tables were neither made nor dropped"),
-				 errdetail("Others would have to wait until this transaction ends."),
+				(errmsg("some maintenance was left out"),
+				 errdetail("Others would have to wait for it until this transaction ends."),
 				 errhint("Call sqlstreams.maintain() outside of a transaction block, and of a function.")));
 }
 
